@@ -1,0 +1,47 @@
+"""The one way in which a search reaches a server. A process and a Kubernetes Job are two of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from slotune.search.trial import Trial, TrialResult
+
+__all__ = ["Progress", "ProgressListener", "Sandbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a running trial stands; enough for a status line and for a trial's status."""
+
+    stage: str
+    """``starting``, ``probing``, ``warming up``, ``measuring``, ``extending`` or ``stopping``."""
+    run: int = 0
+    """Run number from 1, 0 before the first."""
+    runs: int = 0
+    requests_done: int = 0
+    """Requests decided so far, over all runs."""
+    requests_planned: int = 0
+    violations: int = 0
+    violation_limit: int = 0
+    """Most violations with which the trial can still pass."""
+    elapsed_s: float = 0.0
+    remaining_worst_s: float | None = None
+
+
+class ProgressListener(Protocol):
+    """Hears about progress a few times a second. Must not block."""
+
+    def __call__(self, progress: Progress, /) -> None: ...
+
+
+class Sandbox(Protocol):
+    """Runs trials, one at a time, each on a fresh server."""
+
+    async def measure(self, trial: Trial, listener: ProgressListener) -> TrialResult:
+        """Start a server for ``trial.candidate``, measure it at ``trial.rate``, stop it.
+
+        Cancelling stops the server before the cancellation goes on. A server that cannot run is a
+        Fail with a failure class, a faulty measurement is Invalid: neither raises.
+        """
+        ...

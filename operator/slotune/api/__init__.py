@@ -1,0 +1,1 @@
+"""The custom resources as pydantic models. Nothing here measures, decides or talks to a cluster."""

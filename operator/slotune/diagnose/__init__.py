@@ -1,0 +1,1 @@
+"""Where TTFT went, and what to change. Pure functions of measurements."""

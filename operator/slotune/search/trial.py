@@ -8,9 +8,11 @@ import json
 from dataclasses import asdict, dataclass
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
+from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.verdict.verdicts import Outcome, Verdict
 
-__all__ = ["Attribution", "FailureClass", "IdleProbe", "Latencies", "Purpose", "Trial", "TrialResult"]
+__all__ = ["Purpose", "Trial", "TrialResult"]
 
 
 class Purpose(enum.StrEnum):
@@ -21,28 +23,6 @@ class Purpose(enum.StrEnum):
     CONFIRM = "confirm"  # a fresh start and fresh seeds for a would-be winner
     EXPLAIN = "explain"  # a step between baseline and winner: what each change bought
     SENTINEL = "sentinel"  # the baseline's idle probe again: has the machine drifted?
-
-
-class FailureClass(enum.StrEnum):
-    """Why a server could not be measured (research llama-server §3.4). The value is the API's reason."""
-
-    BAD_FLAG = "BadFlag"
-    MODEL_UNREADABLE = "ModelUnreadable"
-    OUT_OF_MEMORY_WEIGHTS = "OutOfMemoryWeights"
-    OUT_OF_MEMORY_KV = "OutOfMemoryKV"
-    OUT_OF_MEMORY_COMPUTE = "OutOfMemoryCompute"
-    OUT_OF_MEMORY_RUNTIME = "OutOfMemoryRuntime"
-    OUT_OF_MEMORY_HOST = "OutOfMemoryHost"
-    CPU_FALLBACK = "CPUFallback"
-    CONFIGURATION_MISMATCH = "ConfigurationMismatch"
-    CRASHED = "Crashed"
-    WEDGED = "Wedged"
-    STARTUP_TIMEOUT = "StartupTimeout"
-
-    @property
-    def is_memory(self) -> bool:
-        """Whether candidates that need at least as much memory are bound to fail too."""
-        return self.value.startswith("OutOfMemory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +57,6 @@ class Trial:
             "context": context,
         }
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()[:10]
-
-
-@dataclass(frozen=True, slots=True)
-class IdleProbe:
-    """How fast the server is with nothing else to do: medians over a few requests sent one at a time."""
-
-    overhead_s: float
-    """TTFT from the send, minus prompt_ms: network, parsing, tokenizing, first write."""
-    prefill_tokens_per_s: float
-    decode_step_s: float
-    """Seconds per token of a single sequence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """Where mean TTFT went, seconds. queue + prefill + contention + overhead adds up to it."""
-
-    queue_s: float
-    prefill_s: float
-    """Computing the uncached prompt at idle speed."""
-    contention_s: float
-    """What prefill took longer because other requests shared the batch."""
-    overhead_s: float = 0.0
-    cached_share: float | None = None
-    """Cached prompt tokens over all prompt tokens; None when the server never said."""
-    busy_slots: float | None = None
-    """Mean slots at work, from /metrics."""
-
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """The shape of what users saw; seconds, and tokens per second."""
-
-    ttft_p50_s: float | None = None
-    ttft_p95_s: float | None = None
-    ttft_p99_s: float | None = None
-    tokens_per_second_p5: float | None = None
-    tokens_per_second_p50: float | None = None
-    longest_gap_p99_s: float | None = None
-    ttft_quantiles_s: tuple[float, ...] = ()
-    """TTFT at 0, 1, …, 100 %, for plots; empty when nothing answered."""
-    output_tokens_per_s: float | None = None
-    mean_output_tokens: float | None = None
-    mean_prompt_tokens: float | None = None
-    """Prompt tokens with cached ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Pass, Fail, Inconclusive, Invalid: statistics over values. No clock, no I/O."""

@@ -1,1 +1,1 @@
-"""What llama-server is: flags, GGUF facts, memory, HTTP surface, log lines, the embedded engine. No load and no verdicts."""
+"""What llama-server is: flags, GGUF facts, memory, HTTP surface, log lines, the embedded engine. No verdicts."""

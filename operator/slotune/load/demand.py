@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = ["Arrivals", "Demand", "Prompt", "SyntheticPrompts"]
@@ -50,7 +50,7 @@ class Demand:
     peak_rate: float
     output_tokens: int
     """Tokens asked of each request (most tokens when ``ignore_eos`` is off)."""
-    arrivals: Arrivals = Arrivals()
+    arrivals: Arrivals = field(default_factory=Arrivals)
     synthetic: SyntheticPrompts | None = None
     """Exactly one of ``synthetic`` and ``prompts``."""
     prompts: tuple[Prompt, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
@@ -71,7 +71,7 @@ class TrialResult:
     failure_knob: str | None = None
     """The setting to lower or change, e.g. ``contextSizePerSlot``."""
     probe: IdleProbe | None = None
-    latencies: Latencies = Latencies()
+    latencies: Latencies = field(default_factory=Latencies)
     attribution: Attribution | None = None
     planned_requests: int = 0
     """Requests of a full measurement; ``verdict.requests`` is below it when the trial was stopped early."""

@@ -1,0 +1,1 @@
+"""Benchmarks: each prints a table of measured figures beside its targets. Nothing here is a test."""

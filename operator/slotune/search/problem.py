@@ -83,6 +83,8 @@ class Problem:
     replicas_today: int = 1
     measurement: Measurement = field(default_factory=Measurement)
     budget: Budget = field(default_factory=Budget)
+    memory_bytes: Mapping[Candidate, int] = field(default_factory=dict)
+    """Predicted bytes on the device per candidate: a crash on memory removes all that need at least as much."""
     pruned: tuple[Pruned, ...] = ()
     """Candidates that were ruled out by the manifest or by memory before anything ran."""
     explain: bool = True

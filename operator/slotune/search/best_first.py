@@ -1,0 +1,278 @@
+"""Best-first branch and bound over (candidate, replicas): the first confirmed Pass is the cheapest.
+
+Cost is a step function of the replica count N, so the only question worth a trial is "does c
+hold rate/N?". Every candidate stands in line with the smallest N at which it has neither been
+refused nor ruled out by an optimistic bound; the cheapest is asked first, and a refusal sends
+it to the back of its own line, at N + 1. Anything cheaper than the first confirmed Pass was
+therefore asked and refused before. Why not a grid or coordinate moves: a grid costs a thousand
+times the GPU time, and coordinate moves get stuck on a step objective (measure.md §3.3).
+
+``next_step`` measures nothing, waits for nothing and remembers nothing: the results are its
+memory, so killing whoever calls it loses at most the trial in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from slotune.llama.candidate import Candidate
+from slotune.search.bounds import Bounds, RooflineBounds, replicas_at_least
+from slotune.search.conclude import conclude
+from slotune.search.decision import Decision
+from slotune.search.evidence import Evidence, Option
+from slotune.search.knowledge import Knowledge, Standing
+from slotune.search.lossiness import lossiness
+from slotune.search.problem import Problem
+from slotune.search.rates import START_ALLOWANCE_S, rates_to_try, seconds_at
+from slotune.search.story import story_steps
+from slotune.search.trial import Purpose, Trial, TrialResult
+
+__all__ = ["best_options", "next_step"]
+
+MakeBounds = Callable[[Problem, Iterable[TrialResult]], Bounds]
+
+CONFIRMATION_RESERVE = 0.25
+"""Share of the budget that the search leaves for confirming an answer (measure.md §3.3)."""
+SHORTEST_TRIAL_S = START_ALLOWANCE_S
+"""A budget with less than this left buys no trial."""
+
+
+def next_step(
+    problem: Problem,
+    results: Sequence[TrialResult],
+    make_bounds: MakeBounds = RooflineBounds.from_results,
+) -> Trial | Decision:
+    """The next trial, or the decision. Asked twice with the same arguments it says the same."""
+    knowledge = Knowledge.from_results(problem, results)
+    desk = _Desk(problem, results, knowledge, make_bounds(problem, results))
+    return (
+        desk.baseline()
+        or desk.sentinel()
+        or desk.search()
+        or desk.last_sentinel()
+        or conclude(Evidence(problem, results, knowledge, desk.bounds, desk.options(), desk.stopped_by_budget))
+    )
+
+
+def best_options(problem: Problem, knowledge: Knowledge, bounds: Bounds) -> list[Option]:
+    """Every candidate that is still in, cheapest first.
+
+    The order is total:
+    1. cost per hour at the smallest open N, lower first;
+    2. a known pass first: nothing needs to be asked again;
+    3. least lossy first;
+    4. most capacity (optimistic) first, for the headroom;
+    5. fewest settings changed from what runs today;
+    6. the candidate's fields, so that ties never depend on the order of the input.
+    """
+    options = []
+    for candidate in problem.candidates:
+        option = _option(problem, candidate, knowledge.standing(candidate), bounds)
+        if option is not None:
+            options.append(option)
+    options.sort(
+        key=lambda o: (
+            o.cost_per_hour,
+            not o.known_pass,
+            lossiness(o.candidate, problem.models),
+            -o.capacity_at_most,
+            len(o.candidate.changed_from(problem.baseline)),
+            repr(o.candidate),
+        )
+    )
+    return options
+
+
+def _option(problem: Problem, candidate: Candidate, standing: Standing, bounds: Bounds) -> Option | None:
+    hardware = problem.hardware[candidate.gpu_class]
+    if standing.out is not None or (standing.passed is None and bounds.floor(candidate) is not None):
+        return None
+    capacity = bounds.capacity_at_most(candidate)
+    peak = problem.demand.peak_rate
+    replicas = replicas_at_least(peak, capacity)
+    if standing.passed is not None:  # what was measured beats a bound that noise made too low
+        replicas = min(replicas, replicas_at_least(peak, standing.passed.trial.rate))
+    while replicas <= hardware.replicas_max and standing.is_refused(peak / replicas):
+        replicas += 1
+    if replicas > hardware.replicas_max:
+        return None
+    return Option(
+        candidate,
+        replicas,
+        hardware.price_per_hour * replicas,
+        capacity,
+        standing.passes(peak / replicas),
+    )
+
+
+class _Desk:
+    """The one door for trials: it counts the budget and never asks a question twice."""
+
+    def __init__(self, problem: Problem, results: Sequence[TrialResult], knowledge: Knowledge, bounds: Bounds) -> None:
+        self.problem, self.results, self.knowledge, self.bounds = problem, results, knowledge, bounds
+        self.stopped_by_budget = False
+        self._options: list[Option] | None = None
+
+    def options(self) -> list[Option]:
+        """Open options, cheapest first; computed once."""
+        if self._options is None:
+            self._options = best_options(self.problem, self.knowledge, self.bounds)
+        return self._options
+
+    def baseline(self) -> Trial | None:
+        """What runs today, at today's replicas, before anything else: it is the story's first sentence."""
+        problem = self.problem
+        if problem.baseline not in problem.candidates:
+            return None
+        standing = self.knowledge.standing(problem.baseline)
+        owed = problem.demand.peak_rate / problem.replicas_today
+        if standing.out is not None or standing.passes(owed) or standing.is_refused(owed):
+            return None
+        return self._ask(problem.baseline, problem.replicas_today, Purpose.BASELINE)
+
+    def sentinel(self) -> Trial | None:
+        """The baseline's idle probe again, every few trials: has the machine drifted?"""
+        every = self.problem.measurement.sentinel_every
+        if every == 0 or self.knowledge.since_sentinel < every:
+            return None
+        return self._probe_again()
+
+    def last_sentinel(self) -> Trial | None:
+        """Nothing is concluded from trials that no sentinel stands behind."""
+        if self.problem.measurement.sentinel_every == 0 or self.knowledge.since_sentinel == 0:
+            return None
+        return self._probe_again()
+
+    def _probe_again(self) -> Trial | None:
+        standing = self.knowledge.standing(self.problem.baseline)
+        probed = any(r.trial.candidate == self.problem.baseline and r.probe is not None for r in self.results)
+        if not probed or standing.out is not None:
+            return None
+        stopped = self.stopped_by_budget
+        trial = Trial(
+            self.problem.baseline,
+            self.problem.demand.peak_rate / self.problem.replicas_today,
+            seed_block=sum(r.trial.purpose is Purpose.SENTINEL for r in self.results),
+            confidence=self.problem.measurement.confidence,
+            purpose=Purpose.SENTINEL,
+        )
+        asked = self._within_budget(trial, reserve=0.0)
+        self.stopped_by_budget = stopped  # a missing sentinel is a warning, not the end of the search
+        return asked
+
+    def search(self) -> Trial | None:
+        """The cheapest open question; then the confirmation of the answer; then the story behind it."""
+        options = self.options()
+        if not options:
+            return None
+        best = options[0]
+        if not best.known_pass:
+            return self._ask(best.candidate, best.replicas, Purpose.SEARCH) or self._secure()
+        if not self._is_confirmed(best):
+            return self._confirm(best)
+        return self._explain(best)
+
+    def _is_confirmed(self, option: Option) -> bool:
+        owed = self.problem.demand.peak_rate / option.replicas
+        return self.knowledge.standing(option.candidate).is_confirmed(owed)
+
+    def _confirm(self, option: Option) -> Trial | None:
+        """A fresh start, fresh seeds, and an error that halves with each confirmation that failed before."""
+        passed = self.knowledge.standing(option.candidate).passed
+        assert passed is not None
+        error = (1 - self.problem.measurement.confidence) / 2**self.knowledge.confirmations_failed
+        return self._question(
+            option.candidate, passed.trial.rate, Purpose.CONFIRM, 1 - error, seed_block=1, reserve=0.0
+        )
+
+    def _explain(self, winner: Option) -> Trial | None:
+        """The first open question of the story; None when it is told, or the budget does not reach."""
+        if not self.problem.explain:
+            return None
+        evidence = Evidence(self.problem, self.results, self.knowledge, self.bounds, self.options())
+        for step in story_steps(evidence, winner.candidate, winner.replicas):
+            if step.open_replicas is not None:
+                trial = self._ask(step.candidate, step.open_replicas, Purpose.EXPLAIN, reserve=0.0)
+                if trial is not None:
+                    return trial
+        self.stopped_by_budget = False  # the answer stands; only the story is shorter
+        return None
+
+    def _secure(self) -> Trial | None:
+        """The budget is nearly spent without an answer: confirm the cheapest pass, or find any."""
+        options = self.options()
+        passed = [o for o in self._passed_options() if not self._is_confirmed(o)]
+        if passed:
+            return self._confirm(passed[0])
+        if self._passed_options():
+            return None
+        roomy = max(options, key=lambda o: (o.capacity_at_most, -o.replicas))
+        most = self.problem.hardware[roomy.candidate.gpu_class].replicas_max
+        replicas = min(most, max(roomy.replicas + 1, 2 * roomy.replicas))
+        return self._ask(roomy.candidate, replicas, Purpose.SEARCH, reserve=0.0)
+
+    def _passed_options(self) -> list[Option]:
+        """Candidates that passed somewhere, at the N of that pass, cheapest first."""
+        found = []
+        for candidate, standing in self.knowledge.standings.items():
+            if standing.passed is None or standing.out is not None or candidate not in self.problem.candidates:
+                continue
+            replicas = replicas_at_least(self.problem.demand.peak_rate, standing.passed.trial.rate)
+            price = self.problem.hardware[candidate.gpu_class].price_per_hour
+            found.append(Option(candidate, replicas, price * replicas, 0.0, known_pass=True))
+        return sorted(found, key=lambda o: (o.cost_per_hour, repr(o.candidate)))
+
+    def _ask(
+        self, candidate: Candidate, replicas: int, purpose: Purpose, *, reserve: float | None = None
+    ) -> Trial | None:
+        """The fastest rate for (candidate, N) that is still open."""
+        standing = self.knowledge.standing(candidate)
+        owed = self.problem.demand.peak_rate / replicas
+        rates = rates_to_try(owed, self.bounds.capacity_at_most(candidate), self.problem.measurement)
+        rate = next((r for r in rates if not standing.is_refused(r)), None)
+        if rate is None:
+            return None
+        return self._question(
+            candidate,
+            rate,
+            purpose,
+            self.problem.measurement.confidence,
+            reserve=self._reserve() if reserve is None else reserve,
+        )
+
+    def _question(
+        self,
+        candidate: Candidate,
+        rate: float,
+        purpose: Purpose,
+        confidence: float,
+        *,
+        seed_block: int = 0,
+        reserve: float = 0.0,
+    ) -> Trial | None:
+        attempt = 1 + self.knowledge.attempts(candidate, rate, seed_block, self.results)
+        trial = Trial(candidate, rate, seed_block, confidence, attempt, purpose)
+        return self._within_budget(trial, reserve=reserve)
+
+    def _within_budget(self, trial: Trial, *, reserve: float) -> Trial | None:
+        """The trial with the seconds that it may take, or None when the budget does not reach."""
+        budget = self.problem.budget
+        left = budget.gpu_seconds - self.knowledge.gpu_seconds - reserve
+        if self.knowledge.trials >= budget.trials or left < SHORTEST_TRIAL_S:
+            self.stopped_by_budget = True
+            return None
+        looks = 1 + self.problem.measurement.extensions
+        worst = START_ALLOWANCE_S + seconds_at(trial.rate, self.problem.measurement, looks=looks)
+        worst += self.problem.measurement.request_timeout_s + self.problem.measurement.startup_timeout_s
+        return Trial(
+            trial.candidate,
+            trial.rate,
+            trial.seed_block,
+            trial.confidence,
+            trial.attempt,
+            trial.purpose,
+            min(left, worst),
+        )
+
+    def _reserve(self) -> float:
+        return CONFIRMATION_RESERVE * self.problem.budget.gpu_seconds

@@ -1,0 +1,53 @@
+"""Everything that a conclusion may look at, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from slotune.llama.candidate import Candidate
+from slotune.search.bounds import Bounds, replicas_at_least
+from slotune.search.decision import monthly_cost
+from slotune.search.knowledge import Knowledge
+from slotune.search.problem import Problem
+from slotune.search.trial import TrialResult
+
+__all__ = ["Evidence", "Option"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A candidate with the smallest N that is still open for it."""
+
+    candidate: Candidate
+    replicas: int
+    cost_per_hour: Decimal
+    capacity_at_most: float
+    """Requests per second of one server, optimistic."""
+    known_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A problem, what was measured, and what follows from both."""
+
+    problem: Problem
+    results: Sequence[TrialResult]
+    knowledge: Knowledge
+    bounds: Bounds
+    options: Sequence[Option]
+    """Open options, cheapest first."""
+    stopped_by_budget: bool = False
+
+    def replicas_for(self, rate: float) -> int:
+        """Fewest replicas for which each gets at most ``rate``."""
+        return replicas_at_least(self.problem.demand.peak_rate, rate)
+
+    def least_replicas(self, candidate: Candidate) -> int:
+        """Fewest replicas that the bounds allow."""
+        return self.replicas_for(self.bounds.capacity_at_most(candidate))
+
+    def cost(self, candidate: Candidate, replicas: int) -> Decimal:
+        """Monthly cost."""
+        return monthly_cost(replicas, self.problem.hardware[candidate.gpu_class].price_per_hour)

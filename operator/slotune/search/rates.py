@@ -1,0 +1,43 @@
+"""At which rate to ask the question "does c hold rate/N?", and how long the answer may take.
+
+A pass at a faster rate is a pass at the owed one. Where the owed rate is so slow that a verdict
+would take hours, faster rates are tried first, halving towards the owed one, which is asked
+itself only when all of them failed: a Fail is short (it is curtailed), a Pass is what takes long.
+"""
+
+from __future__ import annotations
+
+from slotune.search.problem import Measurement
+
+__all__ = ["PATIENCE_S", "rates_to_try", "requests_per_trial", "seconds_at"]
+
+PATIENCE_S = 900.0
+"""Longest full measurement (seconds) before a faster rate is worth a try."""
+WORTH_IT = 1.5
+"""A faster rate must beat the owed one by this factor, or the possible Fail costs more than a Pass saves."""
+BOUND_SHARE = 0.8
+"""Share of the optimistic capacity above which a pass is not to be expected (queues grow without limit near it)."""
+START_ALLOWANCE_S = 60.0
+"""Seconds set aside for start and idle probe when a trial's worst case is estimated."""
+
+
+def requests_per_trial(measurement: Measurement) -> int:
+    """Requests of one full look, without warm-up."""
+    return measurement.runs * measurement.requests_per_run
+
+
+def seconds_at(rate: float, measurement: Measurement, *, looks: int = 1) -> float:
+    """Seconds of load that a full measurement of ``looks`` looks takes, warm-up included."""
+    return looks * measurement.runs * (measurement.requests_per_run + measurement.warmup_requests) / rate
+
+
+def rates_to_try(owed: float, capacity_at_most: float, measurement: Measurement) -> tuple[float, ...]:
+    """Rates in requests/s, fastest first, the owed rate last; only the owed one when that is quick enough."""
+    if seconds_at(owed, measurement) <= PATIENCE_S:
+        return (owed,)
+    fastest = min(owed * seconds_at(owed, measurement) / PATIENCE_S, BOUND_SHARE * capacity_at_most)
+    rates = []
+    while fastest >= WORTH_IT * owed:
+        rates.append(fastest)
+        fastest /= 2
+    return (*rates, owed)

@@ -1,0 +1,163 @@
+"""Every candidate that a search may try: the product of the allowed values, less what can't be combined.
+
+Values that the user named are the only ones used (a search that leaves the user's bounds is a
+defect that peers have); where the user is silent, the values come from the workload, the model
+and what runs today. The baseline is always among the candidates, since it is what runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slotune.llama.candidate import Candidate
+from slotune.llama.model_facts import ModelFacts
+from slotune.load.demand import Demand
+from slotune.search.problem import Pruned
+
+__all__ = ["CONTEXT_STEP", "ORDER_CONSTRAINTS", "OrderConstraint", "SpaceLimits", "build_space", "context_needed"]
+
+CONTEXT_STEP = 256
+"""llama-server pads the context of a slot to this many tokens (build 11434)."""
+
+SLOTS = (1, 2, 4, 8, 16, 32)
+BATCHES = (512, 2048)
+UBATCHES = (512,)
+CACHE_TYPES = ("f16", "q8_0")
+CACHE_RAM_MIB = (0, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceLimits:
+    """The values that the user allows; None lets slotune choose."""
+
+    variants: tuple[str, ...]
+    gpu_classes: tuple[str, ...]
+    parallel_slots: tuple[int, ...] | None = None
+    context_per_slot: tuple[int, ...] | None = None
+    kv_unified: tuple[bool, ...] | None = None
+    batch_size: tuple[int, ...] | None = None
+    ubatch_size: tuple[int, ...] | None = None
+    cache_types: tuple[str, ...] | None = None
+    cache_ram_mib: tuple[int, ...] | None = None
+    cache_reuse: tuple[int, ...] | None = None
+    cache_idle_slots: tuple[bool, ...] | None = None
+    speculation: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderConstraint:
+    """A rule between two settings of one candidate."""
+
+    name: str
+    holds: Callable[[Candidate], bool]
+    reason: str
+
+
+ORDER_CONSTRAINTS: tuple[OrderConstraint, ...] = (
+    OrderConstraint(
+        "UBatchWithinBatch",
+        lambda c: c.ubatch_size <= c.batch_size,
+        "llama-server silently clamps a ubatch above the batch",
+    ),
+    OrderConstraint(
+        "IdleSlotsNeedCacheRAM",
+        lambda c: not c.cache_idle_slots or c.cache_ram_mib != 0,
+        "idle slots are saved into the host cache, which is off",
+    ),
+    OrderConstraint(
+        "ReuseNeedsPromptCache",
+        lambda c: c.cache_reuse == 0 or c.cache_prompt,
+        "chunks are only reused when the prompt cache is on",
+    ),
+    OrderConstraint(
+        "QuantizedKVNeedsFlashAttention",
+        lambda c: c.cache_type_v in {"f16", "f32", "bf16"} or c.flash_attention == "on",
+        "llama-server refuses a quantized V cache without flash attention",
+    ),
+    OrderConstraint(
+        "UnifiedNeedsTwoSlots",
+        lambda c: not c.kv_unified or c.parallel_slots > 1,
+        "with one slot both KV layouts are the same",
+    ),
+)
+
+
+def context_needed(demand: Demand) -> int:
+    """Tokens that the longest request may use, rounded up to the server's step."""
+    tokens = demand.input_tokens_max + demand.output_tokens
+    return max(CONTEXT_STEP, -(-tokens // CONTEXT_STEP) * CONTEXT_STEP)
+
+
+def build_space(
+    baseline: Candidate, limits: SpaceLimits, demand: Demand, models: Mapping[str, ModelFacts]
+) -> tuple[tuple[Candidate, ...], tuple[Pruned, ...]]:
+    """All candidates (the baseline first) and those that the workload rules out at once, with the reason.
+
+    The order is that of the story: the queue (slots, batches) varies slowest, then the cache, then bytes.
+    """
+    kept: dict[Candidate, None] = {baseline: None}
+    pruned: dict[Candidate, Pruned] = {}
+    needed = context_needed(demand)
+    for candidate in _product(baseline, limits, needed):
+        if candidate in kept or not all(rule.holds(candidate) for rule in ORDER_CONSTRAINTS):
+            continue
+        refusal = _refusal(candidate, needed, models[candidate.variant])
+        if refusal is None:
+            kept[candidate] = None
+        else:
+            pruned[candidate] = refusal
+    return tuple(kept), tuple(pruned.values())
+
+
+def _product(baseline: Candidate, limits: SpaceLimits, needed: int) -> Iterator[Candidate]:
+    axes: dict[str, Sequence[Any]] = {
+        "parallel_slots": _values(limits.parallel_slots, SLOTS, baseline.parallel_slots),
+        "context_per_slot": limits.context_per_slot or (needed,),
+        "kv_unified": limits.kv_unified or (False, True),
+        "batch_size": _values(limits.batch_size, BATCHES, baseline.batch_size),
+        "ubatch_size": _values(limits.ubatch_size, UBATCHES, baseline.ubatch_size),
+        "cache_ram_mib": _values(limits.cache_ram_mib, CACHE_RAM_MIB, baseline.cache_ram_mib),
+        "cache_idle_slots": limits.cache_idle_slots or (False, True),
+        "cache_reuse": limits.cache_reuse or (0,),
+        "cache_type_k": limits.cache_types or CACHE_TYPES,
+        "variant": limits.variants,
+        "gpu_class": limits.gpu_classes,
+        "speculation": limits.speculation or ("none",),
+    }
+    for values in itertools.product(*axes.values()):
+        settings = dict(zip(axes, values, strict=True))
+        # With the host cache on, saving idle slots is what fills it (build 11434): off only when the user asks for it.
+        if limits.cache_idle_slots is None and settings["cache_idle_slots"] != (settings["cache_ram_mib"] != 0):
+            continue
+        # K and V always have one type: stock builds have no flash-attention kernels for mixed pairs (llama.cpp#28455).
+        yield replace(
+            baseline,
+            **settings,
+            cache_type_v=settings["cache_type_k"],
+            flash_attention="on",
+            cache_prompt=True,
+            gpu_layers="all",
+        )
+
+
+def _values(allowed: tuple[int, ...] | None, defaults: tuple[int, ...], today: int) -> tuple[int, ...]:
+    return allowed if allowed is not None else tuple(sorted({*defaults, today}))
+
+
+def _refusal(candidate: Candidate, needed: int, facts: ModelFacts) -> Pruned | None:
+    if candidate.context_per_slot < needed:
+        return Pruned(
+            candidate,
+            "ContextTooSmall",
+            f"{candidate.context_per_slot} tokens per slot cannot hold the longest request, {needed} tokens",
+        )
+    if needed > facts.context_length:
+        return Pruned(
+            candidate,
+            "ModelContextTooSmall",
+            f"the model was trained for {facts.context_length} tokens, the longest request takes {needed}",
+        )
+    return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.kv_types import bytes_per_element
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.search.problem import Problem, Pruned
@@ -198,7 +199,5 @@ def _slack(measured: Candidate, other: Candidate, models: Mapping[str, ModelFact
 
 
 def _kv_bytes_per_token(facts: ModelFacts, candidate: Candidate) -> float:
-    from slotune.llama.memory import kv_bytes_per_element  # noqa: PLC0415
-
-    k, v = kv_bytes_per_element(candidate.cache_type_k), kv_bytes_per_element(candidate.cache_type_v)
+    k, v = bytes_per_element(candidate.cache_type_k), bytes_per_element(candidate.cache_type_v)
     return sum(layer.key_elements * k + layer.value_elements * v for layer in facts.layers if layer.window is None)

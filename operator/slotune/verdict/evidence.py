@@ -1,0 +1,133 @@
+"""What runs show about the share of violations, before anybody decides: counts, bounds, quantiles."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotune.load.records import RequestRecord, RunResult
+from slotune.verdict.binomial import excess_p_value, share_lower, share_upper
+from slotune.verdict.clustering import cautious_design_effect, design_effect
+from slotune.verdict.promise import Promise
+from slotune.verdict.run_level import run_share_upper
+from slotune.verdict.violations import Violation, judged_records, run_violations
+
+__all__ = ["Evidence", "ShareEvidence", "gather", "weigh"]
+
+_P95 = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEvidence:
+    """What violation marks alone show. Shares lie in 0..1."""
+
+    requests: int
+    violations: int
+    effective_requests: float
+    """What the requests are worth to a pass."""
+    share_lower: float
+    share_upper: float
+    run_share_upper: float | None
+    """None below two runs."""
+    excess_p_value: float
+    """How likely so many violations are, clusters discounted, if the promise were just kept."""
+
+    def shows_kept(self, share: float) -> bool:
+        """Whether both bounds agree that at most ``share`` of all requests violate."""
+        return self.share_upper <= share and self.run_share_upper is not None and self.run_share_upper <= share
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a verdict reports. Times are seconds; None means "not measured" or "beyond all that was seen"."""
+
+    share: ShareEvidence
+    kinds: Counter[Violation]
+    ttft_p95_s: float | None
+    ttft_p95_upper_s: float | None
+    tokens_per_second_p5: float | None
+
+
+def weigh(runs: Sequence[Sequence[bool]], share: float, confidence: float) -> ShareEvidence:
+    """Bounds at ``confidence`` from violation marks, one sequence per run in send order.
+
+    Clusters are discounted by scaling requests and violations alike: the share stays, its certainty shrinks. The
+    upper bound, which passes, discounts more than the lower one: see :func:`cautious_design_effect`.
+    """
+    runs = [run for run in runs if len(run)]
+    requests = sum(len(run) for run in runs)
+    violations = sum(sum(map(bool, run)) for run in runs)
+    effect, cautious = design_effect(runs), cautious_design_effect(runs)
+    return ShareEvidence(
+        requests=requests,
+        violations=violations,
+        effective_requests=requests / cautious,
+        share_lower=share_lower(violations / effect, requests / effect, confidence),
+        share_upper=share_upper(violations / cautious, requests / cautious, confidence),
+        run_share_upper=run_share_upper([sum(map(bool, run)) / len(run) for run in runs], confidence),
+        excess_p_value=excess_p_value(violations / effect, requests / effect, share),
+    )
+
+
+def gather(runs: Sequence[RunResult], promise: Promise, confidence: float) -> Evidence:
+    """Everything that ``runs`` show, at ``confidence``."""
+    marks = [run_violations(run, promise) for run in runs]
+    times = [
+        [_ttft(record, mark) for record, mark in zip(judged_records(run), run_marks, strict=True)]
+        for run, run_marks in zip(runs, marks, strict=True)
+    ]
+    speeds = sorted(
+        record.tokens_per_second for run in runs for record in run.records if record.tokens_per_second is not None
+    )
+    return Evidence(
+        share=weigh([[mark is not None for mark in run] for run in marks], promise.violation_share, confidence),
+        kinds=Counter(mark for run in marks for mark in run if mark is not None),
+        ttft_p95_s=_quantile(sorted(t for run in times for t in run if t is not None), _P95),
+        ttft_p95_upper_s=_p95_upper([[t for t in run if t is not None] for run in times], confidence),
+        tokens_per_second_p5=_quantile(speeds, 1 - _P95),
+    )
+
+
+def _ttft(record: RequestRecord, mark: Violation | None) -> float | None:
+    """Infinity for a violation that never brought a token, None for a request that we cut off before its time."""
+    if record.ttft_s is not None:
+        return record.ttft_s
+    return None if mark is None else math.inf
+
+
+def _quantile(ascending: Sequence[float], quantile: float) -> float | None:
+    """The smallest value that at least this share of the sample does not exceed; None if there is none or infinite.
+
+    An order statistic, not an interpolation: between a number and infinity there is nothing to interpolate.
+    """
+    if not ascending:
+        return None
+    # The product is rounded first: 0.95 * 20 is 19.000000000000004 on some paths, and would count one rank too far.
+    value = ascending[max(1, math.ceil(round(quantile * len(ascending), 9))) - 1]
+    return value if math.isfinite(value) else None
+
+
+def _p95_upper(runs: Sequence[Sequence[float]], confidence: float) -> float | None:
+    """The order statistic that bounds p95 from above, clusters of slow requests discounted.
+
+    Clusters are judged where p95 lies in this sample: which requests were among its slowest 5 %.
+    """
+    ascending = sorted(t for run in runs for t in run)
+    if not ascending:
+        return None
+    threshold = ascending[max(1, math.ceil(round(_P95 * len(ascending), 9))) - 1]
+    effect = cautious_design_effect([[t > threshold for t in run] for run in runs])
+    effective = len(ascending) / effect
+    low, high = -1, len(ascending)  # so many values above the bound are few enough, so many are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if share_upper(middle / effect, effective, confidence) <= 1 - _P95:
+            low = middle
+        else:
+            high = middle
+    if low < 0:
+        return None
+    value = ascending[len(ascending) - 1 - low]
+    return value if math.isfinite(value) else None

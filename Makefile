@@ -56,7 +56,7 @@ check: $(DEV_READY) ## Lint, formatting, types and the import contracts
 	@"$(PY)" -m ruff check .
 	@"$(PY)" -m ruff format --check .
 	@"$(PY)" -m mypy
-	@"$(VENV)/bin/lint-imports"
+	@"$(VENV)/bin/lint-imports" --no-logo
 
 .PHONY: format
 format: $(DEV_READY) ## Put the code into the project's format
@@ -79,6 +79,10 @@ lock: ## Pin every dependency again, with hashes (needs uv)
 	@$(COMPILE) pyproject.toml --extra engine --constraint requirements/dev.txt --output-file requirements/engine.txt
 	@$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 	@$(COMPILE) requirements/demo-model.in --no-deps --output-file requirements/demo-model.txt
+
+.PHONY: licences
+licences: $(DEV_READY) ## Write the table of docs/licences.md again
+	@"$(PY)" tools/licences.py
 
 .PHONY: clean
 clean: ## Remove the environment, caches and results; models in the cache stay

@@ -3,8 +3,9 @@
 #
 #     tools/set-up.sh VENV LOCK...        for example: tools/set-up.sh .venv engine build
 #
-# Works with a bare Debian 12: its python3 has neither pip nor ensurepip until python3.11-venv is there. As root that
-# package is installed; for anybody else the command to type is printed. PYTHON names the interpreter to use.
+# Works with a bare Debian 12: its python3 has neither pip nor ensurepip until python3.11-venv is there, and llama.cpp
+# computes with libgomp. As root those packages are installed; for anybody else the command to type is printed.
+# PYTHON names the interpreter to use.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -68,3 +69,12 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --
 # The lock files are complete, so there is nothing to resolve. --only-binary: no compiler is needed, or run.
 "${pip[@]}" --require-hashes --no-deps --only-binary :all: "${requirements[@]}"
 "${pip[@]}" --no-index --no-deps --no-build-isolation --editable .
+
+# The engine's wheel is the one that leans on a library of the system, and only an import tells.
+if ! trouble=$("$venv/bin/python" -c 'import xllamacpp' 2>&1); then
+    case $trouble in
+        *"No module named"*) ;; # this environment does without the engine
+        *libgomp*) debian_package libgomp1 "llama.cpp needs libgomp.so.1" ;;
+        *) die "llama.cpp does not load: ${trouble##*$'\n'}" ;;
+    esac
+fi

@@ -1,0 +1,98 @@
+"""The space holds what the user allows, what can be combined, and nothing else."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotune.llama.candidate import Candidate
+from slotune.load.demand import Demand
+from slotune.search.space import ORDER_CONSTRAINTS, SpaceLimits, build_space, context_needed
+from tests.search.worlds import candidate, facts
+
+MODELS = {"F16": facts("F16"), "Q8_0": facts("Q8_0", bits=8.5, gigabytes=8.5)}
+LIMITS = SpaceLimits(variants=("F16", "Q8_0"), gpu_classes=("l4",))
+
+
+def demand(longest_prompt: int = 4000, output: int = 250) -> Demand:
+    return Demand(peak_rate=6.0, output_tokens=output, input_tokens_max=longest_prompt)
+
+
+def test_what_runs_today_is_always_the_first_candidate():
+    odd = candidate(slots=5, batch_size=1000, ubatch_size=100)
+    candidates, _ = build_space(odd, LIMITS, demand(), MODELS)
+    assert candidates[0] == odd
+
+
+def test_the_context_holds_the_longest_request_in_steps_of_256_tokens():
+    assert context_needed(demand(4000, 250)) == 4352
+    assert context_needed(demand(1, 1)) == 256
+
+
+def test_a_context_that_is_too_small_is_refused_with_both_numbers():
+    limits = SpaceLimits(variants=("F16",), gpu_classes=("l4",), context_per_slot=(1024, 8192))
+    candidates, pruned = build_space(candidate(), limits, demand(), MODELS)
+    assert {c.context_per_slot for c in candidates[1:]} == {8192}
+    assert {p.code for p in pruned} == {"ContextTooSmall"}
+    assert "1024" in pruned[0].reason
+    assert "4352" in pruned[0].reason
+
+
+def test_a_model_whose_training_context_is_too_short_is_refused():
+    candidates, pruned = build_space(candidate(), LIMITS, demand(200_000), MODELS)
+    assert candidates == (candidate(),)
+    assert {p.code for p in pruned} == {"ModelContextTooSmall"}
+
+
+def test_named_values_are_the_only_ones_used():
+    limits = SpaceLimits(
+        variants=("Q8_0",),
+        gpu_classes=("l4",),
+        parallel_slots=(3, 7),
+        kv_unified=(True,),
+        batch_size=(600,),
+        ubatch_size=(200,),
+        cache_types=("q4_0",),
+        cache_ram_mib=(128,),
+        cache_reuse=(64,),
+        cache_idle_slots=(False,),
+    )
+    candidates, _ = build_space(candidate(slots=1), limits, demand(), MODELS)
+    assert {(c.parallel_slots, c.batch_size, c.cache_type_k, c.cache_ram_mib) for c in candidates[1:]} == {
+        (3, 600, "q4_0", 128),
+        (7, 600, "q4_0", 128),
+    }
+
+
+numbers = st.lists(st.integers(1, 4096), min_size=1, max_size=3, unique=True).map(tuple)
+
+
+@given(
+    slots=st.lists(st.integers(1, 256), min_size=1, max_size=3, unique=True).map(tuple),
+    batches=numbers,
+    ubatches=numbers,
+    unified=st.sampled_from([(True,), (False,), (True, False)]),
+    idle=st.sampled_from([None, (True,), (False,)]),
+    ram=st.sampled_from([(0,), (0, 64), (512,)]),
+    reuse=st.sampled_from([(0,), (0, 256)]),
+)
+def test_no_candidate_breaks_an_order_constraint_and_none_is_there_twice(
+    slots, batches, ubatches, unified, idle, ram, reuse
+):
+    limits = SpaceLimits(
+        variants=("F16",),
+        gpu_classes=("l4",),
+        parallel_slots=slots,
+        batch_size=batches,
+        ubatch_size=ubatches,
+        kv_unified=unified,
+        cache_idle_slots=idle,
+        cache_ram_mib=ram,
+        cache_reuse=reuse,
+    )
+    candidates, pruned = build_space(candidate(), limits, demand(), MODELS)
+    built: list[Candidate] = [*candidates[1:], *(p.candidate for p in pruned)]
+    assert len(set(built)) == len(built)
+    for one in built:
+        assert all(rule.holds(one) for rule in ORDER_CONSTRAINTS), one
+        assert one.cache_type_k == one.cache_type_v

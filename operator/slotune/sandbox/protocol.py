@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from slotune.load.records import RunResult
 from slotune.search.trial import Trial, TrialResult
 
-__all__ = ["Progress", "ProgressListener", "Sandbox"]
+__all__ = ["Measured", "Progress", "ProgressListener", "Sandbox"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,18 @@ class ProgressListener(Protocol):
     def __call__(self, progress: Progress, /) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a trial found, and the record of each request behind it."""
+
+    result: TrialResult
+    runs: tuple[RunResult, ...] = ()
+
+
 class Sandbox(Protocol):
     """Runs trials, one at a time, each on a fresh server."""
 
-    async def measure(self, trial: Trial, listener: ProgressListener) -> TrialResult:
+    async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
         """Start a server for ``trial.candidate``, measure it at ``trial.rate``, stop it.
 
         Cancelling stops the server before the cancellation goes on. A server that cannot run is a

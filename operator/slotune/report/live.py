@@ -1,0 +1,135 @@
+"""What happens while trials run: one live line on a terminal, plain lines elsewhere.
+
+Plain lines come on a change of stage and at most every ten seconds, so that a CI log stays short.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from slotune.report.labels import candidate_label
+from slotune.sandbox.protocol import Progress
+from slotune.search.problem import Problem
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.verdicts import Outcome
+
+__all__ = ["LiveReporter", "progress_line", "result_line", "trial_title"]
+
+PLAIN_EVERY_S = 10.0
+BAR_WIDTH = 10
+
+_PURPOSE = {
+    Purpose.BASELINE: "",
+    Purpose.SEARCH: "",
+    Purpose.CONFIRM: "again, fresh start and seeds",
+    Purpose.EXPLAIN: "for the story",
+    Purpose.SENTINEL: "has the machine drifted?",
+}
+_COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.INVALID: "magenta"}
+
+
+def trial_title(number: int, trial: Trial, problem: Problem) -> str:
+    """``3  16 slots, prefix cache · 1.5/s ×4``: what is measured."""
+    label = candidate_label(trial.candidate, problem.baseline)
+    if trial.purpose is Purpose.SENTINEL:
+        return f"{number:3d}  {label} · idle · {_PURPOSE[trial.purpose]}"
+    replicas = problem.demand.peak_rate / trial.rate
+    load = f"{trial.rate:.3g}/s ×{replicas:.3g}"
+    purpose = f" · {_PURPOSE[trial.purpose]}" if _PURPOSE[trial.purpose] else ""
+    return f"{number:3d}  {label} · {load}{purpose}"
+
+
+def progress_line(progress: Progress) -> str:
+    """``▇▇▇▁▁  62 of 200 requests · 1 late of 4 allowed · 12 s, at most 1 min 12 s left``."""
+    parts = [progress.stage]
+    if progress.requests_planned:
+        share = min(1.0, progress.requests_done / progress.requests_planned)
+        bar = "▇" * round(share * BAR_WIDTH) + "▁" * (BAR_WIDTH - round(share * BAR_WIDTH))
+        parts = [f"{bar}  {progress.stage}", f"{progress.requests_done} of {progress.requests_planned} requests"]
+        parts.append(f"{progress.violations} broke the promise, {max(0, progress.violation_limit)} may")
+    time_words = duration_words(progress.elapsed_s)
+    if progress.remaining_worst_s is not None:
+        time_words += f", at most {duration_words(progress.remaining_worst_s)} left"
+    return " · ".join([*parts, time_words])
+
+
+def result_line(number: int, result: TrialResult, problem: Problem, why: str) -> str:
+    """One finished trial: verdict, p95 TTFT, tokens/s, why."""
+    shape = result.latencies
+    parts = [trial_title(number, result.trial, problem)]
+    if result.trial.purpose is Purpose.SENTINEL:
+        return " · ".join([*parts, why])
+    parts.append(str(result.verdict.outcome))
+    if shape.ttft_p95_s is not None:
+        parts.append(f"p95 TTFT {shape.ttft_p95_s:.2f} s")
+    if shape.tokens_per_second_p5 is not None:
+        parts.append(f"{shape.tokens_per_second_p5:.0f} tok/s")
+    return " · ".join([*parts, why])
+
+
+def duration_words(seconds: float) -> str:
+    """``1 min 12 s``, ``2 h 10 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class LiveReporter:
+    """Tells a person what is measured. ``console`` decides whether that is a live line or plain ones."""
+
+    def __init__(
+        self,
+        console: Console,
+        problem: Problem,
+        explain: Callable[[TrialResult], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console, self._problem, self._explain, self._clock = console, problem, explain, clock
+        self._live: Live | None = None
+        self._title = ""
+        self._said: tuple[str, float] = ("", -PLAIN_EVERY_S)
+
+    def resumed(self, results: Sequence[TrialResult]) -> None:
+        """Say what need not be measured again."""
+        self._console.print(f"resuming: {len(results)} finished trials are kept", style="dim", highlight=False)
+
+    def started(self, number: int, trial: Trial) -> None:
+        """A trial begins."""
+        self._title = trial_title(number, trial, self._problem)
+        self._said = ("", -PLAIN_EVERY_S)
+        if self._console.is_terminal:
+            self._live = Live(Text(self._title), console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+
+    def progressed(self, progress: Progress) -> None:
+        """Redraw the live line, or print a plain one when it is time."""
+        line = progress_line(progress)
+        if self._live is not None:
+            self._live.update(Text(f"{self._title}\n     {line}", overflow="fold"))
+            return
+        stage, at = self._said
+        now = self._clock()
+        if progress.stage != stage or now - at >= PLAIN_EVERY_S:
+            self._said = (progress.stage, now)
+            self._console.print(Text(f"     {line}"), soft_wrap=True)
+
+    def finished(self, number: int, result: TrialResult) -> None:
+        """The live line gives way to the result."""
+        self.close()
+        line = result_line(number, result, self._problem, self._explain(result))
+        colour = _COLOURS[result.verdict.outcome] if result.trial.purpose is not Purpose.SENTINEL else "dim"
+        self._console.print(Text(line, style=colour if self._console.is_terminal else ""), soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was; harmless when nothing is live."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

@@ -73,6 +73,8 @@ class TrialResult:
     probe: IdleProbe | None = None
     latencies: Latencies = field(default_factory=Latencies)
     attribution: Attribution | None = None
+    slowest: Attribution | None = None
+    """The same over the slowest 5 % of requests: what p95 TTFT is made of, which the mean may hide."""
     planned_requests: int = 0
     """Requests of a full measurement; ``verdict.requests`` is below it when the trial was stopped early."""
     run_violation_shares: tuple[float, ...] = ()

@@ -1,0 +1,184 @@
+"""What llama-server's answers to /props, /slots, /v1/models and /metrics say. Reading only, no network.
+
+Endpoints differ between builds, so what a build leaves out is None, unknown names do no harm, and only an answer that
+cannot be a llama-server's is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "MalformedAnswerError",
+    "Metrics",
+    "ModelMeta",
+    "Props",
+    "Slot",
+    "parse_metrics",
+    "parse_model",
+    "parse_props",
+    "parse_slots",
+]
+
+EXCERPT = 300
+"""Characters of a foreign answer that an error message shows."""
+
+
+_SAMPLE = re.compile(r"^(?:llamacpp:)?([A-Za-z_][\w:]*)(\{[^}]*\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
+
+
+class MalformedAnswerError(ValueError):
+    """The body is not what any llama-server answers here; the message shows its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Props:
+    """/props: what the server believes that it is."""
+
+    total_slots: int
+    context_per_slot: int
+    """Tokens; the whole pool with a unified cache."""
+    model_path: str
+    model_alias: str
+    build: str
+    metrics_enabled: bool
+    slots_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One entry of /slots. None: this build does not say, or the slot has had no task yet."""
+
+    id: int
+    context: int
+    processing: bool
+    speculative: bool | None = None
+    task: int | None = None
+    prompt_tokens_processed: int | None = None
+    decoded: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMeta:
+    """/v1/models: facts of the loaded weights."""
+
+    id: str
+    vocabulary: int | None = None
+    context_trained: int | None = None
+    parameters: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """/metrics. ``values`` has every finite sample under its name without ``llamacpp:``, labels kept in braces."""
+
+    values: Mapping[str, float]
+
+    def get(self, name: str) -> float | None:
+        """A sample, or None when this build has none or had nothing to divide by (``nan``)."""
+        return self.values.get(name)
+
+    @property
+    def processing(self) -> int | None:
+        """Busy slots."""
+        return _whole(self.get("requests_processing"))
+
+    @property
+    def deferred(self) -> int | None:
+        """Requests that wait for a slot."""
+        return _whole(self.get("requests_deferred"))
+
+    @property
+    def decodes(self) -> int | None:
+        """Calls of llama_decode since the start: the server's heartbeat under load."""
+        return _whole(self.get("n_decode_total"))
+
+
+def parse_props(body: Any) -> Props:
+    """/props. Raises MalformedAnswerError."""
+    try:
+        return Props(
+            total_slots=int(body["total_slots"]),
+            context_per_slot=int(body["default_generation_settings"]["n_ctx"]),
+            model_path=str(body.get("model_path", "")),
+            model_alias=str(body.get("model_alias", "")),
+            build=str(body.get("build_info", "")),
+            metrics_enabled=bool(body.get("endpoint_metrics", False)),
+            slots_enabled=bool(body.get("endpoint_slots", False)),
+        )
+    except _NOT_OURS as error:
+        raise _malformed("props", body, error) from error
+
+
+def parse_slots(body: Any) -> tuple[Slot, ...]:
+    """/slots. Raises MalformedAnswerError."""
+    try:
+        if not isinstance(body, list):
+            raise TypeError("expected a list")
+        return tuple(_slot(entry) for entry in body)
+    except _NOT_OURS as error:
+        raise _malformed("slots", body, error) from error
+
+
+def parse_model(body: Any) -> ModelMeta:
+    """The first entry of /v1/models. Raises MalformedAnswerError."""
+    try:
+        entry = body["data"][0]
+        meta = entry.get("meta") or {}
+        return ModelMeta(
+            id=str(entry["id"]),
+            vocabulary=meta.get("n_vocab"),
+            context_trained=meta.get("n_ctx_train"),
+            parameters=meta.get("n_params"),
+            size_bytes=meta.get("size"),
+        )
+    except _NOT_OURS as error:
+        raise _malformed("models", body, error) from error
+
+
+def parse_metrics(text: str) -> Metrics:
+    """/metrics, Prometheus text. Lines that are no samples and values that are not finite are left out."""
+    values: dict[str, float] = {}
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match is None:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            values[match[1] + (match[2] or "")] = value
+    return Metrics(values)
+
+
+_NOT_OURS = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+
+
+def _slot(entry: Mapping[str, Any]) -> Slot:
+    # An array since b11434, an object before and in the documentation.
+    next_token = entry.get("next_token")
+    if isinstance(next_token, list):
+        next_token = next_token[0] if next_token else None
+    return Slot(
+        id=int(entry["id"]),
+        context=int(entry["n_ctx"]),
+        processing=bool(entry["is_processing"]),
+        speculative=entry.get("speculative"),
+        task=entry.get("id_task"),
+        prompt_tokens_processed=entry.get("n_prompt_tokens_processed"),
+        decoded=next_token.get("n_decoded") if next_token else None,
+    )
+
+
+def _malformed(what: str, body: Any, error: Exception) -> MalformedAnswerError:
+    return MalformedAnswerError(f"{what}: not a llama-server's answer ({error!r}): {str(body)[:EXCERPT]}")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

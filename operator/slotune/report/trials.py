@@ -1,0 +1,85 @@
+"""Trials as rows of words: what was asked of which candidate, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slotune.report.figures import MISSING, count, duration, seconds, speed
+from slotune.report.labels import candidate_label
+from slotune.report.standing import load_of, p95_of, pace_of
+from slotune.search.problem import Problem
+from slotune.search.trial import Purpose, TrialResult
+from slotune.verdict.verdicts import Outcome
+
+__all__ = ["OUTCOME_KINDS", "Findings", "TrialRow", "trial_row"]
+
+Findings = Mapping[str, Sequence[str]]
+"""Sentences of the diagnosis by trial key."""
+
+OUTCOME_KINDS = {
+    Outcome.PASS: "kept",
+    Outcome.FAIL: "missed",
+    Outcome.INCONCLUSIVE: "unknown",
+    Outcome.INVALID: "unknown",
+}
+"""Outcome to the word that colours it."""
+
+_PURPOSES = {
+    Purpose.BASELINE: "what runs today",
+    Purpose.SEARCH: "",
+    Purpose.CONFIRM: "confirmation",
+    Purpose.EXPLAIN: "to explain a step",
+    Purpose.SENTINEL: "has the machine drifted?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial, ready to be printed."""
+
+    number: int
+    key: str
+    label: str
+    load: str
+    outcome: str
+    kind: str
+    """``kept``, ``missed`` or ``unknown``; empty for a sentinel, which puts no candidate to the question."""
+    purpose: str
+    p95: str
+    p95_upper: str
+    tokens: str
+    requests: str
+    violations: str
+    took: str
+    sentences: tuple[str, ...]
+    """What the diagnosis found; the verdict's reason when it found nothing."""
+
+
+def trial_row(problem: Problem, result: TrialResult, number: int, findings: Findings) -> TrialRow:
+    """``result`` in words; ``number`` is its place in the order of trials, from 1."""
+    verdict, trial = result.verdict, result.trial
+    key = trial.key(problem.context)
+    planned = result.planned_requests
+    stopped_early = 0 < verdict.requests < planned
+    is_sentinel = trial.purpose is Purpose.SENTINEL  # it asks the machine, not the candidate
+    label = candidate_label(trial.candidate, problem.baseline)
+    purpose = _PURPOSES[trial.purpose]
+    if trial.purpose is Purpose.BASELINE and trial.candidate == problem.baseline:
+        purpose = ""
+    return TrialRow(
+        number=number,
+        key=key,
+        label=label,
+        load="idle" if is_sentinel else load_of(problem, result),
+        outcome=MISSING if is_sentinel else verdict.outcome.value,
+        kind="" if is_sentinel else OUTCOME_KINDS[verdict.outcome],
+        purpose=purpose if trial.attempt == 1 else f"{purpose}, tried again".lstrip(", "),
+        p95=seconds(p95_of(result)),
+        p95_upper=seconds(verdict.ttft_p95_upper_s),
+        tokens=speed(pace_of(result)),
+        requests=f"{count(verdict.requests)} of {count(planned)}" if stopped_early else count(verdict.requests),
+        violations=count(verdict.violations) if verdict.requests else MISSING,
+        took=duration(result.gpu_seconds),
+        sentences=tuple(findings.get(key, ())) or ((verdict.reason,) if verdict.reason else ()),
+    )

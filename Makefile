@@ -23,11 +23,11 @@ help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(RUN_READY): requirements/engine.txt requirements/build.txt pyproject.toml tools/set-up.sh
-	@tools/set-up.sh "$(VENV)" engine build
+	@bash tools/set-up.sh "$(VENV)" engine build
 	@touch "$@"
 
 $(DEV_READY): requirements/dev.txt pyproject.toml tools/set-up.sh
-	@tools/set-up.sh "$(VENV)" dev
+	@bash tools/set-up.sh "$(VENV)" dev
 	@touch "$(RUN_READY)" "$@"
 
 # Phony, since make cannot name a file whose path has a blank in it, and a home folder may have one.

@@ -62,6 +62,7 @@ if ! { is_new_enough "$venv/bin/python" && "$venv/bin/python" -m pip --version >
     make_environment "$venv"
 fi
 
+export PIP_USER=0 # some systems make --user the default, which no virtual environment can do
 requirements=()
 for lock in "$@"; do requirements+=(-r "requirements/$lock.txt"); done
 say "installing: $*"

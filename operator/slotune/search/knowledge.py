@@ -191,10 +191,11 @@ def _drifted(problem: Problem, results: Sequence[TrialResult]) -> frozenset[int]
 
 
 def _change(before: TrialResult, after: TrialResult) -> float:
-    """Largest relative change of prefill speed and decode step."""
+    """Largest relative change of prefill speed and decode step; a speed that was not measured did not change."""
     assert before.probe is not None
     assert after.probe is not None
-    return max(
-        abs(after.probe.prefill_tokens_per_s / before.probe.prefill_tokens_per_s - 1),
-        abs(after.probe.decode_step_s / before.probe.decode_step_s - 1),
+    pairs = (
+        (before.probe.prefill_tokens_per_s, after.probe.prefill_tokens_per_s),
+        (before.probe.decode_step_s, after.probe.decode_step_s),
     )
+    return max((abs(new / old - 1) for old, new in pairs if old > 0 and new > 0), default=0.0)

@@ -17,6 +17,10 @@ class Arrivals:
     """Gamma shape as vLLM names it: below 1 burstier than Poisson, above 1 smoother. Only for ``gamma``."""
     offsets_s: tuple[float, ...] = ()
     """Recorded send times from 0, ascending; only for ``replay``. Scaled by rate / recorded rate."""
+    input_tokens: tuple[int, ...] = ()
+    """Recorded prompt length of each arrival, for synthetic prompts; empty when the recording has none."""
+    output_tokens: tuple[int, ...] = ()
+    """Recorded answer length of each arrival; empty when the recording has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,3 +91,21 @@ class RunResult:
     client_cpu_share: float = 0.0
     busy_samples: list[tuple[float, int, int]] = field(default_factory=list)
     """(time, requests processing, requests deferred) from /metrics, when it could be scraped."""
+    busy_slots: float | None = None
+    """Mean slots per decode over the run, from the server's counters; None when it did not say."""
+    processes: int = 1
+    """Client processes that shared the trace."""
+    in_flight_area_s: float = 0.0
+    """Integral of "measured requests in flight" over time, counted when requests come and go."""
+    window_token_events: int = 0
+    """Token events that arrived within the window, whichever request they belong to."""
+    output_tokens_known: int = 0
+    """Tokens that the server's answers state, over all requests, warm-up included."""
+    output_tokens_least: int = 0
+    """Token events of requests that ended without a count: the server made at least these."""
+    output_tokens_most: int = 0
+    """Tokens asked of requests that ended without a count: the server made at most these."""
+    server_output_tokens: int | None = None
+    """By how much the server's own counter moved from idle to idle; None when it could not be read."""
+    client_faults: int = 0
+    """Requests that this machine, not the server, could not send (out of ports or files)."""

@@ -1,0 +1,109 @@
+"""One request and its answer over HTTP. Whatever the server or the network does ends up in the record."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+
+from slotune.load.answer import Answer, describe_error
+from slotune.load.records import RequestRecord, RequestStatus
+
+__all__ = ["Tally", "exchange"]
+
+_ERROR_BODY_BYTES = 4096
+_LARGE_BODY_BYTES = 1 << 20
+"""aiohttp wants larger bodies as a file, which it sends piece by piece."""
+_HEADERS = {"Content-Type": "application/json"}
+_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+"""What a machine says when it, not the server, can't open another connection."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all requests of a run add up to while they run."""
+
+    token_events: int = 0
+    client_faults: int = 0
+    """Requests that this machine could not send."""
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    url: str,
+    body: bytes,
+    record: RequestRecord,
+    *,
+    asked_tokens: int,
+    exact: bool,
+    start: float,
+    timeout_s: float,
+    tally: Tally,
+) -> None:
+    """Send ``body`` and follow the answer to its end. Raises only when cancelled.
+
+    Args:
+        session: See ``open_session``.
+        url: Where it goes.
+        body: JSON that asks for a stream.
+        record: Filled in; its ``sent_s`` is set here.
+        asked_tokens: Tokens that the request asks for.
+        exact: Fewer tokens than that mean a truncated answer (``ignore_eos``).
+        start: ``time.perf_counter()`` of the run's zero.
+        timeout_s: Seconds after which the request is given up as unfinished.
+        tally: Counts token events as they arrive.
+    """
+    clock = time.perf_counter
+    data: Any = body if len(body) < _LARGE_BODY_BYTES else io.BytesIO(body)
+    record.sent_s = clock() - start
+    post = session.post(url, data=data, headers=_HEADERS, allow_redirects=False)
+    try:
+        async with asyncio.timeout(timeout_s), post as response:
+            record.headers_s = clock() - start
+            if not 200 <= response.status < 300:
+                await _refusal(record, response)
+            else:
+                answer = Answer(record, asked_tokens=asked_tokens, exact=exact)
+                read = response.content.readany
+                while not answer.done:
+                    chunk = await read()
+                    now = clock() - start  # before any parsing
+                    if not chunk:
+                        break
+                    tally.token_events += answer.feed(chunk, now)
+                answer.end()
+            record.finished_s = clock() - start
+    except TimeoutError:
+        record.status = RequestStatus.UNFINISHED
+        record.error = f"no end after {timeout_s:g} s"
+    except aiohttp.ClientConnectorError as error:
+        reason = error.os_error.strerror or "the name or the address leads nowhere"
+        _broken(record, RequestStatus.REFUSED, f"no connection: {reason}", clock() - start)
+        tally.client_faults += error.os_error.errno in _OWN_LIMITS
+    except (aiohttp.ClientError, OSError) as error:
+        stage = "before an answer" if record.headers_s is None else "in the middle of the answer"
+        told = f"the connection broke {stage} ({type(error).__name__})"
+        _broken(record, RequestStatus.STREAM_ERROR, told, clock() - start)
+        tally.client_faults += isinstance(error, OSError) and error.errno in _OWN_LIMITS
+
+
+async def _refusal(record: RequestRecord, response: aiohttp.ClientResponse) -> None:
+    said = await response.content.read(_ERROR_BODY_BYTES)
+    try:
+        reason = describe_error(orjson.loads(said))
+    except orjson.JSONDecodeError:
+        reason = "without a readable reason"
+    record.status = RequestStatus.HTTP_ERROR
+    record.error = f"HTTP {response.status}: {reason}"
+
+
+def _broken(record: RequestRecord, status: RequestStatus, error: str, now: float) -> None:
+    record.status = status
+    record.error = error
+    record.finished_s = now

@@ -50,23 +50,33 @@ class Evidence:
     tokens_per_second_p5: float | None
 
 
-def weigh(runs: Sequence[Sequence[bool]], share: float, confidence: float) -> ShareEvidence:
+def weigh(
+    runs: Sequence[Sequence[bool]],
+    share: float,
+    confidence: float,
+    severities: Sequence[Sequence[float]] = (),
+) -> ShareEvidence:
     """Bounds at ``confidence`` from violation marks, one sequence per run in send order.
 
     Clusters are discounted by scaling requests and violations alike: the share stays, its certainty shrinks. The
-    upper bound, which passes, discounts more than the lower one: see :func:`cautious_design_effect`.
+    upper bound, which passes, discounts more than the lower one, see :func:`cautious_design_effect`. It also looks for
+    clusters among the slowest ``share`` of requests by ``severities`` (how near each was to a violation, same shape as
+    ``runs``): where few violations were seen their clusters weren't either, but the queue that makes them was.
     """
-    runs = [run for run in runs if len(run)]
     requests = sum(len(run) for run in runs)
-    violations = sum(sum(map(bool, run)) for run in runs)
-    effect, cautious = design_effect(runs), cautious_design_effect(runs)
+    counts = [sum(map(bool, run)) for run in runs]
+    violations = sum(counts)
+    effect = design_effect(runs)
+    cautious = max(cautious_design_effect(runs), cautious_design_effect(_slowest(severities, share)))
     return ShareEvidence(
         requests=requests,
         violations=violations,
         effective_requests=requests / cautious,
         share_lower=share_lower(violations / effect, requests / effect, confidence),
         share_upper=share_upper(violations / cautious, requests / cautious, confidence),
-        run_share_upper=run_share_upper([sum(map(bool, run)) / len(run) for run in runs], confidence),
+        run_share_upper=run_share_upper(
+            [count / len(run) for count, run in zip(counts, runs, strict=True) if len(run)], confidence
+        ),
         excess_p_value=excess_p_value(violations / effect, requests / effect, share),
     )
 
@@ -82,7 +92,15 @@ def gather(runs: Sequence[RunResult], promise: Promise, confidence: float) -> Ev
         record.tokens_per_second for run in runs for record in run.records if record.tokens_per_second is not None
     )
     return Evidence(
-        share=weigh([[mark is not None for mark in run] for run in marks], promise.violation_share, confidence),
+        share=weigh(
+            [[mark is not None for mark in run] for run in marks],
+            promise.violation_share,
+            confidence,
+            [
+                [_severity(record, mark, promise) for record, mark in zip(judged_records(run), run_marks, strict=True)]
+                for run, run_marks in zip(runs, marks, strict=True)
+            ],
+        ),
         kinds=Counter(mark for run in marks for mark in run if mark is not None),
         ttft_p95_s=_quantile(sorted(t for run in times for t in run if t is not None), _P95),
         ttft_p95_upper_s=_p95_upper([[t for t in run if t is not None] for run in times], confidence),
@@ -97,6 +115,31 @@ def _ttft(record: RequestRecord, mark: Violation | None) -> float | None:
     return None if mark is None else math.inf
 
 
+def _severity(record: RequestRecord, mark: Violation | None, promise: Promise) -> float:
+    """How near a request came to a violation: above 1 it is one; infinite where nothing could be timed."""
+    if record.ttft_s is None:
+        return 0.0 if mark is None else math.inf
+    slow = 0.0
+    if promise.tokens_per_second_per_user is not None and record.tokens_per_second is not None:
+        slow = promise.tokens_per_second_per_user / record.tokens_per_second
+    return max(record.ttft_s / promise.ttft_s, slow)
+
+
+def _slowest(runs: Sequence[Sequence[float]], share: float) -> list[list[bool]]:
+    """Marks on the largest ``share`` of all values."""
+    ascending = sorted(value for run in runs for value in run)
+    if not ascending:
+        return []
+    threshold = ascending[_rank(1 - share, len(ascending)) - 1]
+    return [[value > threshold for value in run] for run in runs]
+
+
+def _rank(quantile: float, size: int) -> int:
+    """Rank from 1 of the smallest value that at least this share of the sample does not exceed."""
+    # The product is rounded first: a hair above a whole number would count one rank too far.
+    return max(1, math.ceil(round(quantile * size, 9)))
+
+
 def _quantile(ascending: Sequence[float], quantile: float) -> float | None:
     """The smallest value that at least this share of the sample does not exceed; None if there is none or infinite.
 
@@ -104,8 +147,7 @@ def _quantile(ascending: Sequence[float], quantile: float) -> float | None:
     """
     if not ascending:
         return None
-    # The product is rounded first: 0.95 * 20 is 19.000000000000004 on some paths, and would count one rank too far.
-    value = ascending[max(1, math.ceil(round(quantile * len(ascending), 9))) - 1]
+    value = ascending[_rank(quantile, len(ascending)) - 1]
     return value if math.isfinite(value) else None
 
 
@@ -117,8 +159,7 @@ def _p95_upper(runs: Sequence[Sequence[float]], confidence: float) -> float | No
     ascending = sorted(t for run in runs for t in run)
     if not ascending:
         return None
-    threshold = ascending[max(1, math.ceil(round(_P95 * len(ascending), 9))) - 1]
-    effect = cautious_design_effect([[t > threshold for t in run] for run in runs])
+    effect = cautious_design_effect(_slowest(runs, 1 - _P95))
     effective = len(ascending) / effect
     low, high = -1, len(ascending)  # so many values above the bound are few enough, so many are not
     while high - low > 1:

@@ -23,6 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import uvloop
+
+from slotune.load.client import Target, run_load
+from slotune.load.demand import Demand, Prompt, SyntheticPrompts
+from slotune.load.trace import build_trace
+
 FIRST_S = 0.200
 GAP_S = 0.020
 TOKENS = 64
@@ -37,8 +44,19 @@ def main() -> None:
     parser.add_argument("--rates", default="50,100,200")
     parser.add_argument("--chat", action="store_true", help="chat messages instead of token ids")
     options = parser.parse_args()
-    print("| requests/s | chunks/s | TTFT error p50 | p95 | p99 ms | TPOT error p95 ms | lag p99 ms | CPU s | MiB | gates |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    columns = [
+        "requests/s",
+        "chunks/s",
+        "TTFT error p50",
+        "p95",
+        "p99 ms",
+        "TPOT error p95 ms",
+        "lag p99 ms",
+        "CPU s",
+        "MiB",
+        "gates",
+    ]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     notes = []
     for rate in (float(rate) for rate in options.rates.split(",")):
         with mock() as (url, report):
@@ -69,13 +87,6 @@ def mock() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def measure(url: str, rate: float, seconds: float, chat: bool) -> str:
     """Run the client for ``seconds`` at ``rate`` and return its row."""
-    import numpy as np
-    import uvloop
-
-    from slotune.load.client import Target, run_load
-    from slotune.load.demand import Demand, Prompt, SyntheticPrompts
-    from slotune.load.trace import build_trace
-
     if chat:
         prompt = Prompt(messages=({"role": "user", "content": "word " * PROMPT_TOKENS},))
         demand = Demand(peak_rate=rate, output_tokens=TOKENS, prompts=(prompt,))

@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import uvloop
+
 CLOSE = b"close"
 """As a script's bytes: end the connection in order."""
 ABORT = b"abort"
@@ -330,12 +332,7 @@ def main() -> None:
             print(json.dumps({"late_ms": lateness, "writes": len(late), "cpu_s": round(time.process_time() - cpu, 1)}))
 
     gc.disable()  # a pause would look like the client's error
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(serve())
-    else:
-        uvloop.run(serve())
+    uvloop.run(serve())
 
 
 if __name__ == "__main__":

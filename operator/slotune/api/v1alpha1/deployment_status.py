@@ -1,0 +1,238 @@
+"""What the operator says about a LlamaDeployment. Bounded: raw measurements live in ConfigMaps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from slotune.api.forms import Items, Properties
+from slotune.api.model import StatusModel
+from slotune.api.texts import (
+    ConfigName,
+    Digest,
+    Duration,
+    Label,
+    Name,
+    Number,
+    Reason,
+    Sentence,
+    ShortText,
+    Timestamp,
+)
+from slotune.api.v1alpha1.candidate import Configuration, Environment, Explanation
+from slotune.api.v1alpha1.meta import CommonStatus
+from slotune.api.v1alpha1.rollout import CandidateHash
+
+__all__ = [
+    "Applied",
+    "ChangeStep",
+    "Failures",
+    "LlamaDeploymentStatus",
+    "Phase",
+    "Production",
+    "Progress",
+    "Recommendation",
+    "Rejected",
+    "RestoreIntent",
+]
+
+Phase = Literal[
+    "Pending",
+    "Baselining",
+    "Searching",
+    "Confirming",
+    "Explaining",
+    "Recommended",
+    "AwaitingApproval",
+    "RollingOut",
+    "Verifying",
+    "Tuned",
+    "Infeasible",
+    "Inconclusive",
+    "RolledBack",
+    "Failed",
+    "Suspended",
+]
+"""For people. Conditions are the truth."""
+
+
+class ChangeStep(StatusModel):
+    """What one group of changes bought, on top of the steps before it."""
+
+    name: Label
+    """baseline, queue, cache, bytes or hardware."""
+    changed: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Items(most=32)] = ()
+    """Settings that changed in this step."""
+    replicas: Annotated[int, Field(ge=0)] | None = None
+    """Fewest replicas that kept the SLO; absent when none did or it was not measured."""
+    monthly_cost: Number | None = None
+    """What they cost."""
+
+
+class Recommendation(Configuration):
+    """The cheapest configuration that was measured to keep the SLO."""
+
+    args: Annotated[tuple[Annotated[str, Field(max_length=32_768)], ...], Items(most=512)] = ()
+    """Arguments of llama-server, ready to paste."""
+    patch_config_map: Name | None = None
+    """ConfigMap with a ready Kustomize patch."""
+    saving_percent: Number | None = None
+    """Saved against today's cost; negative when keeping the SLO costs more."""
+    cost_gap: Number | None = None
+    """Monthly cost that an undecided candidate might still save; "0" when this is proved to be the cheapest."""
+    steps: Annotated[tuple[ChangeStep, ...], Items(most=8)] = ()
+    """What each change bought."""
+    proved: Annotated[tuple[Sentence, ...], Items(most=16)] = ()
+    """What was proved, in words."""
+    not_proved: Annotated[tuple[Sentence, ...], Items(most=16)] = ()
+    """What was not, in words."""
+
+
+class Applied(StatusModel):
+    """A configuration that was rolled out, in full: enough to come back to it."""
+
+    candidate_hash: CandidateHash
+    """Names the candidate."""
+    time: Timestamp
+    """When it was rolled out."""
+    replicas: Annotated[int, Field(ge=0)] | None = None
+    """Replicas then."""
+    args: Annotated[tuple[Annotated[str, Field(max_length=32_768)], ...], Items(most=512)] = ()
+    """Arguments of llama-server."""
+    template_digest: Digest | None = None
+    """Digest of the pod template."""
+
+
+class RestoreIntent(StatusModel):
+    """How to give production its GPU back. Written before the GPU is taken, removed once production is back."""
+
+    name: Name
+    """Deployment that was scaled down."""
+    uid: ShortText
+    """Its identity: another one of the same name is left alone."""
+    resource_version: ShortText
+    """Version that was seen."""
+    replicas: Annotated[int, Field(ge=0)]
+    """Replicas to give back."""
+    template_digest: Digest
+    """Digest of the pod template that was seen."""
+    since: Timestamp
+    """When production went down."""
+    until: Timestamp
+    """When it must be back."""
+
+
+class Progress(StatusModel):
+    """How far the search is."""
+
+    search: Digest | None = None
+    """Names the search; a change of the spec starts another one."""
+    started_at: Timestamp | None = None
+    """When it began."""
+    last_progress_time: Timestamp | None = None
+    """When something was last learned."""
+    candidates: Annotated[int, Field(ge=0)] = 0
+    """Candidates in all."""
+    pruned: Annotated[int, Field(ge=0)] = 0
+    """Candidates that were ruled out without a trial."""
+    trials: Annotated[int, Field(ge=0)] = 0
+    """Trials that ended."""
+    running: Annotated[int, Field(ge=0)] = 0
+    """Trials that run."""
+    passed: Annotated[int, Field(ge=0)] = 0
+    """Trials that showed the SLO kept."""
+    failed: Annotated[int, Field(ge=0)] = 0
+    """Trials that showed it broken, or whose server could not run."""
+    inconclusive: Annotated[int, Field(ge=0)] = 0
+    """Trials that showed neither."""
+    invalid: Annotated[int, Field(ge=0)] = 0
+    """Trials whose measurement was at fault."""
+    reused: Annotated[int, Field(ge=0)] = 0
+    """Trials of an earlier search that answered a question of this one."""
+    gpu_minutes_used: Number | None = None
+    """Minutes that trials held GPUs."""
+    current_trial: Name | None = None
+    """LlamaTrial that runs now."""
+    message: Sentence = ""
+    """What happens now, in words."""
+
+
+class Rejected(StatusModel):
+    """Candidates that were ruled out for one reason."""
+
+    code: Reason
+    """Why, as a word."""
+    count: Annotated[int, Field(ge=1)]
+    """How many."""
+    message: Sentence = ""
+    """An example in words."""
+
+
+class Production(StatusModel):
+    """What production delivers, beside what was measured."""
+
+    observed_at: Timestamp
+    """When it was looked at."""
+    state: Literal["Value", "NoData", "NotANumber", "SeveralSeries", "Unreachable"]
+    """Whether there was a value, and if not, why."""
+    ttft_p95: Duration | None = None
+    """p95 TTFT in production."""
+    tokens_per_second: Number | None = None
+    """Tokens per second per user in production."""
+    breached_since: Timestamp | None = None
+    """Since when the SLO is missed."""
+
+
+class Failures(StatusModel):
+    """Failures in a row, from which the time of the next attempt follows."""
+
+    count: Annotated[int, Field(ge=0)] = 0
+    """How many."""
+    last_time: Timestamp | None = None
+    """When the last one was."""
+    reason: Reason | None = None
+    """What it was."""
+
+
+class LlamaDeploymentStatus(CommonStatus):
+    """What is known about the deployment and its answer."""
+
+    phase: Phase | None = None
+    """Where it stands, for people; conditions are the truth."""
+    baseline: Configuration | None = None
+    """What ran when the search began."""
+    recommendation: Recommendation | None = None
+    """The cheapest configuration that was measured to keep the SLO."""
+    binding_constraint: Explanation | None = None
+    """What stands in the way when nothing can keep the SLO: e.g. TTFTPrefill, TTFTQueue, TokensPerSecond, Memory."""
+    nearest: Configuration | None = None
+    """What came closest when nothing passed."""
+    rejected: Annotated[tuple[Rejected, ...], Items(most=32, key="code")] = ()
+    """Why the others are not the answer, counted by reason."""
+    applied: Applied | None = None
+    """What slotune rolled out last."""
+    last_good: Applied | None = None
+    """What a failed rollout goes back to."""
+    refused_candidates: Annotated[tuple[CandidateHash, ...], Items(most=16, distinct=True)] = ()
+    """Candidates that were rolled back; they are not rolled out again by themselves."""
+    restore: RestoreIntent | None = None
+    """How to give production its GPU back, while it is borrowed."""
+    progress: Progress | None = None
+    """How far the search is."""
+    environment: Environment | None = None
+    """What the measurements are true for."""
+    production: Production | None = None
+    """What production delivers."""
+    failures: Failures | None = None
+    """Failures in a row."""
+    defaults: Annotated[dict[ConfigName, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(
+        default_factory=dict
+    )
+    """Values that slotune chose for what the spec leaves open, by field path."""
+    last_search_time: Timestamp | None = None
+    """When the last search ended."""
+    next_search_time: Timestamp | None = None
+    """When the next one is due."""
+    last_handled_rerun: ShortText | None = None
+    """spec.rerun.reason that was last acted on."""

@@ -1,0 +1,67 @@
+"""What is owed to users, and with which weights files it may be kept."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from slotune.api.model import Model
+from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.api.texts import FilePath, Label, Name, PositiveDecimal, PositiveDuration
+
+__all__ = ["SLO", "GPUClassReference", "ModelVariant", "Quality"]
+
+Quality = Literal["Strict", "Balanced", "Off"]
+
+
+class SLO(Model):
+    """What is owed to users. A request is a violation when it is late, too slow, failed, truncated or unfinished. At
+    most 5 % of all requests may be one."""
+
+    ttft_p95: PositiveDuration
+    """Most time from the scheduled moment of a request to its first generated token, for 95 % of requests, e.g. "1s".
+    Waiting for a slot is part of it."""
+    tokens_per_second_per_user: PositiveDecimal | None = None
+    """Least tokens per second that 95 % of users see once their answer has begun, e.g. "30". Nothing is owed when
+    absent."""
+    quality: Quality | None = None
+    """How much the answers may differ from those of the reference. Strict: mean KL divergence up to 0.01 and the same
+    first choice in 95 % of steps. Balanced: up to 0.05 and 90 %. "Off" (in quotes: without them YAML reads false): not
+    looked at. Required when more than one model or a quantized KV cache is offered. When absent, nothing that changes
+    answers is tried."""
+
+    @property
+    def ttft_p95_seconds(self) -> Decimal:
+        """``ttftP95`` in seconds."""
+        return parse_duration(self.ttft_p95, "spec.slo.ttftP95")
+
+    @property
+    def tokens_per_second(self) -> Decimal | None:
+        """``tokensPerSecondPerUser`` as an exact number; None when no speed is owed."""
+        owed = self.tokens_per_second_per_user
+        return None if owed is None else parse_decimal(owed, "spec.slo.tokensPerSecondPerUser")
+
+
+class ModelVariant(Model):
+    """A weights file that answers may come from."""
+
+    name: Label
+    """How reports call it, e.g. Q4_K_M."""
+    quantization: Label | None = None
+    """What the file says about itself, as a label for people; slotune reads the truth from the file."""
+    path: FilePath
+    """Path of the GGUF file inside the server's container. Several parts: the first one."""
+    reference: bool = False
+    """Whether the quality of all others is measured against this one. When none is marked, the least quantized file is
+    the reference."""
+
+
+class GPUClassReference(Model):
+    """A GPUClass that may be used."""
+
+    name: Name
+    """Name of the GPUClass."""
+    max_replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Most replicas on this class; search.maxReplicas when absent."""

@@ -1,0 +1,102 @@
+"""LlamaTrial: one candidate at one rate, measured once. The operator's memory of a search is made of these."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from slotune.api.forms import Form
+from slotune.api.model import Model
+from slotune.api.rules import TransitionRule, immutable
+from slotune.api.texts import FilePath, Name, PositiveDecimal, PositiveDuration
+from slotune.api.v1alpha1.candidate import CandidateSettings
+from slotune.api.v1alpha1.measurement import Confidence, Measurement
+from slotune.api.v1alpha1.meta import API_VERSION, KindInfo, PrinterColumn, Resource
+from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
+from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
+
+__all__ = ["LlamaTrial", "LlamaTrialSpec", "TrialPromise"]
+
+ContextDigest = Annotated[str, Form(r"^[0-9a-f]{8,64}$", "8 to 64 hexadecimal digits are needed", 64)]
+
+
+class TrialPromise(Model):
+    """The SLO that the trial is judged by."""
+
+    ttft_p95: PositiveDuration
+    """Most time to the first token, for 95 % of requests."""
+    tokens_per_second_per_user: PositiveDecimal | None = None
+    """Least tokens per second that 95 % of users see; nothing is owed when absent."""
+
+
+class LlamaTrialSpec(Model):
+    """What is measured. It says everything that the result depends on, so its name can be a function of it."""
+
+    candidate: CandidateSettings
+    """The server's settings."""
+    model_path: FilePath
+    """Path of the GGUF file inside the server's container."""
+    request_rate: PositiveDecimal
+    """Requests per second that this one server gets."""
+    seed_block: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """Selects the seeds of all runs; a confirmation uses others than the search."""
+    confidence: Confidence
+    """How sure a Pass or Fail must be."""
+    attempt: Annotated[int, Field(ge=1, le=10)] = 1
+    """2 when the first measurement was at fault."""
+    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Sentinel"] = "Search"
+    """Why it was started. Only a Sentinel is measured differently: its idle speed alone."""
+    time_limit: PositiveDuration | None = None
+    """Most time that it may take, the start included; no limit when absent."""
+    promise: TrialPromise
+    """The SLO that it is judged by."""
+    workload: LlamaWorkloadSpec
+    """The traffic, as it was when the trial was made."""
+    measurement: Measurement = Measurement()
+    """How much evidence a verdict takes."""
+    context_digest: ContextDigest
+    """Digest of all that is the same for every trial of a search: weights files, workload, SLO, measurement, engine."""
+    pod_template_digest: ContextDigest | None = None
+    """Digest of the pod template that the server's pod is made from."""
+    llama_deployment: Name
+    """LlamaDeployment whose pod template the server's pod is made from."""
+
+    TRANSITIONS: ClassVar[tuple[TransitionRule, ...]] = (
+        immutable("a trial says what was measured, so its spec can't be changed: make another one"),
+    )
+
+
+class LlamaTrial(Resource):
+    """One candidate measured at one rate, by one Job. Its result can serve every LlamaDeployment that asks the same."""
+
+    api_version: Literal["slotune.dev/v1alpha1"] = API_VERSION
+    """Version of this type."""
+    kind: Literal["LlamaTrial"] = "LlamaTrial"
+    """Name of this type."""
+    spec: LlamaTrialSpec
+    """What is measured."""
+    status: LlamaTrialStatus | None = None
+    """What came of it; written by the operator."""
+
+    INFO: ClassVar[KindInfo] = KindInfo(
+        kind="LlamaTrial",
+        plural="llamatrials",
+        short_name="llt",
+        namespaced=True,
+        columns=(
+            PrinterColumn("Deployment", ".spec.llamaDeployment"),
+            PrinterColumn("Purpose", ".spec.purpose", priority=1),
+            PrinterColumn("Model", ".spec.candidate.model"),
+            PrinterColumn("Slots", ".spec.candidate.parallelSlots", "integer"),
+            PrinterColumn("Batch", ".spec.candidate.batchSize", "integer", priority=1),
+            PrinterColumn("KV", ".spec.candidate.cacheTypeK", priority=1),
+            PrinterColumn("Rate", ".spec.requestRate"),
+            PrinterColumn("Phase", ".status.phase"),
+            PrinterColumn("Outcome", ".status.outcome"),
+            PrinterColumn("Reason", ".status.reason"),
+            PrinterColumn("TTFT-p95", ".status.measured.ttftP95"),
+            PrinterColumn("Tok/s", ".status.measured.tokensPerSecondP5"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
+        ),
+    )

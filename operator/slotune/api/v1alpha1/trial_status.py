@@ -1,0 +1,207 @@
+"""What came of a LlamaTrial: the outcome for people, and every number that a later search needs, exactly.
+
+Floats are strings here (``repr`` of the float), so that what is read back is what was measured.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from slotune.api.forms import Items, Properties
+from slotune.api.model import StatusModel
+from slotune.api.texts import ConfigName, Digest, Name, Number, Reason, Sentence, ShortText, Timestamp
+from slotune.api.v1alpha1.candidate import Environment, Measured
+from slotune.api.v1alpha1.meta import CommonStatus
+
+__all__ = [
+    "LlamaTrialStatus",
+    "TrialAttribution",
+    "TrialFailure",
+    "TrialLatencies",
+    "TrialMemory",
+    "TrialProbe",
+    "TrialProgress",
+    "TrialVerdict",
+]
+
+Count = Annotated[int, Field(ge=0)]
+Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class TrialProgress(StatusModel):
+    """Where a running trial stands."""
+
+    stage: Literal["Starting", "Probing", "WarmingUp", "Measuring", "Extending", "Stopping"]
+    """What it does now."""
+    run: Count = 0
+    """Run from 1; 0 before the first."""
+    runs: Count = 0
+    """Runs in all."""
+    requests_done: Count = 0
+    """Requests that are decided, over all runs."""
+    requests_planned: Count = 0
+    """Requests in all."""
+    violations: Count = 0
+    """Requests that broke the SLO so far."""
+    violation_limit: Count = 0
+    """Most violations with which it can still pass."""
+    elapsed_seconds: Number | None = None
+    """Since the start."""
+    remaining_seconds: Number | None = None
+    """At most until the end."""
+    updated_at: Timestamp | None = None
+    """When this was true."""
+
+
+class TrialFailure(StatusModel):
+    """Why the server could not be measured."""
+
+    failure_class: Annotated[Reason, Field(alias="class")]
+    """E.g. OutOfMemoryKV, BadFlag, CPUFallback, Wedged, StartupTimeout."""
+    knob: ShortText | None = None
+    """Setting to lower or change, e.g. contextSizePerSlot."""
+    log_tail: Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Items(most=20)] = ()
+    """Last lines of the server's log, without prompts."""
+
+
+class TrialVerdict(StatusModel):
+    """The evidence behind the outcome."""
+
+    confidence: Number
+    """How sure it is."""
+    requests: Count = 0
+    """Requests that counted."""
+    planned_requests: Count = 0
+    """Requests of a full measurement; fewer count when it was stopped early."""
+    violations: Count = 0
+    """Requests that broke the SLO."""
+    effective_requests: Number | None = None
+    """Requests left after clustering of violations is discounted."""
+    share_upper: Number | None = None
+    """Upper bound of the share of violations, from requests."""
+    run_share_upper: Number | None = None
+    """Upper bound of the share of violations, from runs."""
+    run_violation_shares: Annotated[tuple[Number, ...], Items(most=500)] = ()
+    """Share of violations in each run."""
+    ttft_p95_seconds: Number | None = None
+    """p95 TTFT."""
+    ttft_p95_upper_seconds: Number | None = None
+    """Its upper bound."""
+    tokens_per_second_p5: Number | None = None
+    """Tokens per second that 95 % of users saw at least."""
+
+
+class TrialProbe(StatusModel):
+    """The idle server: medians over a few requests, one at a time."""
+
+    overhead_seconds: Number
+    """TTFT without the reading of the prompt."""
+    prefill_tokens_per_second: Number
+    """Speed of reading a prompt."""
+    decode_step_seconds: Number
+    """Time per token of one answer."""
+
+
+class TrialLatencies(StatusModel):
+    """The shape of what users saw."""
+
+    ttft_p50_seconds: Number | None = None
+    """Median TTFT."""
+    ttft_p95_seconds: Number | None = None
+    """p95 TTFT."""
+    ttft_p99_seconds: Number | None = None
+    """p99 TTFT."""
+    tokens_per_second_p5: Number | None = None
+    """Tokens per second that 95 % of users saw at least."""
+    tokens_per_second_p50: Number | None = None
+    """Median tokens per second per user."""
+    longest_gap_p99_seconds: Number | None = None
+    """p99 over requests of the longest pause between two tokens."""
+    output_tokens_per_second: Number | None = None
+    """Tokens of all users together."""
+    mean_output_tokens: Number | None = None
+    """Mean length of an answer."""
+    mean_prompt_tokens: Number | None = None
+    """Mean length of a prompt, cached tokens included."""
+    ttft_quantiles_seconds: Annotated[tuple[Number, ...], Items(most=101)] = ()
+    """TTFT at 0, 1, ... 100 %."""
+
+
+class TrialAttribution(StatusModel):
+    """Where mean TTFT went; the four parts add up to it."""
+
+    queue_seconds: Number
+    """Waiting for a slot."""
+    prefill_seconds: Number
+    """Reading the uncached prompt at idle speed."""
+    contention_seconds: Number
+    """What reading took longer because others shared the batch."""
+    overhead_seconds: Number
+    """The rest: network, parsing, tokenizing."""
+    cached_share: Number | None = None
+    """Cached prompt tokens over all prompt tokens; absent when the server never said."""
+    busy_slots: Number | None = None
+    """Mean slots at work."""
+
+
+class TrialMemory(StatusModel):
+    """Memory that the server used, in bytes."""
+
+    device_bytes: Bytes | None = None
+    """Model, KV cache and compute buffers as the engine's log states them."""
+    compute_buffer_bytes: Bytes | None = None
+    """Compute buffers alone."""
+    host_peak_bytes: Bytes | None = None
+    """Most host memory."""
+
+
+class LlamaTrialStatus(CommonStatus):
+    """What came of the trial."""
+
+    phase: Literal["Pending", "Queued", "Running", "Complete"] | None = None
+    """Where it stands, for people. Queued: something else, such as Kueue, holds it back."""
+    outcome: Literal["Pass", "Fail", "Inconclusive", "Invalid"] | None = None
+    """How it ended. Pass: the SLO was shown to hold. Fail: it was shown broken, or the server could not run.
+    Inconclusive: neither could be shown. Invalid: the measurement was at fault, not the candidate."""
+    reason: Reason | None = None
+    """Why, as a word: e.g. PromiseKept, TooManyViolations, ClientLate."""
+    message: Sentence = ""
+    """Why, in words."""
+    measured: Measured | None = None
+    """What users saw, for people."""
+    progress: TrialProgress | None = None
+    """Where it stands while it runs."""
+    verdict: TrialVerdict | None = None
+    """The evidence behind the outcome."""
+    failure: TrialFailure | None = None
+    """Why the server could not be measured."""
+    probe: TrialProbe | None = None
+    """The idle server."""
+    latencies: TrialLatencies | None = None
+    """The shape of what users saw."""
+    attribution: TrialAttribution | None = None
+    """Where TTFT went."""
+    memory: TrialMemory | None = None
+    """Memory that the server used."""
+    gpu_seconds: Number | None = None
+    """Time that the GPU was held, start and warm-up included."""
+    started_at: Timestamp | None = None
+    """When the server was started."""
+    completed_at: Timestamp | None = None
+    """When the outcome was known."""
+    environment: Environment | None = None
+    """What the result is true for."""
+    effective: Annotated[dict[ConfigName, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(
+        default_factory=dict
+    )
+    """Configuration that the server confirms, by setting."""
+    warnings: Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Items(most=32)] = ()
+    """What the server or the client noticed."""
+    trace_hashes: Annotated[tuple[Digest, ...], Items(most=500)] = ()
+    """Digest of the traffic of each run."""
+    job_name: Name | None = None
+    """Job that ran it."""
+    record_config_map: Name | None = None
+    """ConfigMap with the compressed record of every request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from hatchling.build import build_wheel
 from packaging.requirements import Requirement
 
 import slotune
+from slotune.api.manifests import load_manifests
+from slotune.cli import make_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "operator" / "slotune"
@@ -185,6 +189,27 @@ def test_documents_name_only_targets_that_make_has() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for path in DOCUMENTS for name in re.findall(r"`make ([a-z]+)|^    make ([a-z]+)", path.read_text())}
     assert {name for pair in named for name in pair if name} - targets == set()
+
+
+def typed_words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every command and option that a parser knows, those of its commands included."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield name
+                yield from typed_words(command)
+        elif action.dest != "help":
+            yield from action.option_strings
+
+
+def test_the_command_line_reference_has_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert {word for word in typed_words(make_parser()) if not re.search(rf"[ `]{word}\b", page)} == set()
+
+
+def test_the_example_is_a_valid_manifest() -> None:
+    manifests = load_manifests([ROOT / "examples" / "demo" / "slotune.yaml"])
+    assert manifests.deployment.spec.slo.ttft_p95
 
 
 def test_code_names_only_documents_that_exist() -> None:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from slotune.load.summary import Attribution
 from slotune.report import svg
 from slotune.report.figures import finite, seconds
+from slotune.search.trial import TrialResult
 
 __all__ = [
     "Curves",
@@ -123,34 +124,51 @@ def wait_axis(scale: Scale, target: float, percentile: str) -> Markup:
     return svg.figure(title, 40, parts, kind="axis")
 
 
-def has_parts(attribution: Attribution | None) -> bool:
+def has_parts(result: TrialResult) -> bool:
     """Whether any part of the wait was measured."""
-    return any(length for _, _, length in _parts(attribution))
+    return bool(_parts(result.attribution) or _parts(result.slowest))
 
 
-def wait_bar(
-    label: str, attribution: Attribution | None, mark: tuple[str, float | None], target: float, scale: Scale
-) -> Markup:
-    """Mean TTFT in parts, and a mark (percentile, seconds); a cut says its length. The page draws the target."""
+def wait_bar(label: str, result: TrialResult, mark: tuple[str, float | None], target: float, scale: Scale) -> Markup:
+    """Where the wait of the slowest 5 % went as a thick bar, of all as a thin one, and a mark (percentile, seconds).
+
+    A trial that only knows the mean shows it as the thick bar. What is cut off says its length; the
+    page draws the target through all bars.
+    """
     percentile, wait = mark
+    bars = [("mean", _parts(result.attribution))]
+    if slowest := _parts(result.slowest):
+        bars.insert(0, ("slowest 5 %", slowest))
     shapes: list[Markup] = []
     said = []
-    start = 0.0
-    for name, kind, length in _parts(attribution):
+    for (name, parts), (y, height) in zip(bars, ((10, 13), (25, 5)), strict=False):
+        shapes.extend(_stacked(name, parts, y, height, scale))
+        if parts:
+            said.append(f"{name} {seconds(_total(parts))}: {', '.join(f'{n} {seconds(s)}' for n, _, s in parts)}")
+    longest = _total(bars[0][1])
+    if wait is not None:
+        if wait > longest:
+            shapes.append(svg.horizontal(scale.at(longest), scale.at(wait), 16.5, "whisker"))
+        shapes.append(svg.vertical(scale.at(wait), 7, 26, "mark"))
+    if max(longest, wait or 0.0) > scale.high:
+        shapes.append(svg.text(1.0, 5, f"to {seconds(max(longest, wait or 0.0))} »", "tick last"))
+    where = "; ".join(said) if said else "where the wait went was not measured"
+    return svg.figure(f"{label}: {where}; {percentile} {seconds(wait)}, owed {seconds(target)}", 34, shapes, kind="bar")
+
+
+def _stacked(of: str, parts: Sequence[tuple[str, str, float]], y: float, height: float, scale: Scale) -> list[Markup]:
+    shapes, start = [], 0.0
+    for name, kind, length in parts:
         left, right = scale.at(start), scale.at(start + length)
         start += length
-        said.append(f"{name} {seconds(length)}")
         if right > left:
-            shapes.append(svg.rectangle(left, right - left, 11, 16, f"part {kind}", title=f"{name} {seconds(length)}"))
-    end = max(start, wait or 0.0)
-    if wait is not None:
-        if wait > start:
-            shapes.append(svg.horizontal(scale.at(start), scale.at(wait), 19, "whisker"))
-        shapes.append(svg.vertical(scale.at(wait), 11, 27, "mark"))
-    if end > scale.high:
-        shapes.append(svg.text(1.0, 8, f"to {seconds(end)} »", "tick last"))
-    mean = f"mean wait {seconds(start)}: {', '.join(said)}" if said else "where the wait went was not measured"
-    return svg.figure(f"{label}: {mean}; {percentile} {seconds(wait)}, owed {seconds(target)}", 32, shapes, kind="bar")
+            tip = f"{of}: {name} {seconds(length)}"
+            shapes.append(svg.rectangle(left, right - left, y, height, f"part {kind}", title=tip))
+    return shapes
+
+
+def _total(parts: Sequence[tuple[str, str, float]]) -> float:
+    return sum(length for _, _, length in parts)
 
 
 def _parts(attribution: Attribution | None) -> list[tuple[str, str, float]]:

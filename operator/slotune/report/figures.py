@@ -17,6 +17,7 @@ __all__ = [
     "money",
     "percent",
     "plural",
+    "price",
     "rate",
     "seconds",
     "sentence",
@@ -127,6 +128,15 @@ def money(amount: Decimal | None, currency: str = "USD") -> str:
     sign = _MINUS if amount < 0 else ""
     symbol = _SIGNS.get(currency)
     return f"{sign}{symbol}{text}" if symbol else f"{sign}{text} {currency}"
+
+
+def price(amount: Decimal, currency: str = "USD") -> str:
+    """A price per hour with every digit that it has: ``$0.096``, ``$0.80``, ``$2``."""
+    if amount.is_finite() and amount != amount.quantize(Decimal("0.01")):
+        text = f"{amount.normalize():,f}"
+        symbol = _SIGNS.get(currency)
+        return f"{symbol}{text}" if symbol else f"{text} {currency}"
+    return money(amount, currency)
 
 
 def sentence(words: str) -> str:

@@ -194,9 +194,9 @@ def _waits(
     problem: Problem, decision: Decision, results: Sequence[TrialResult], rows: Mapping[Trial, TrialRow]
 ) -> dict[str, object]:
     target = problem.promise.ttft_s
-    drawn = [r for r in measured(results) if has_parts(r.attribution) or owed_wait(problem, r) is not None]
+    drawn = [r for r in measured(results) if has_parts(r) or owed_wait(problem, r) is not None]
     if not drawn:
-        return {"waits": (), "more_waits": (), "owed_at": "", "axis": Markup("")}
+        return {"waits": (), "more_waits": (), "owed_at": "", "slowest_drawn": False, "axis": Markup("")}
     scale = scale_for([wait for r in drawn if (wait := owed_wait(problem, r)) is not None], target)
     told = {step.result.trial for step in decision.steps if step.result is not None}
     told |= {end.trial for end in (today_of(problem, decision).result, decision.nearest) if end is not None}
@@ -208,6 +208,7 @@ def _waits(
     return {
         "waits": tuple(view for i, view in enumerate(views) if i in first),
         "more_waits": tuple(view for i, view in enumerate(views) if i not in first),
+        "slowest_drawn": any(r.slowest is not None for r in drawn),
         "owed_at": svg.across(scale.at(target)),
         "axis": wait_axis(scale, target, target_percentile(problem.promise.violation_share)),
     }
@@ -223,7 +224,7 @@ def _wait_view(problem: Problem, result: TrialResult, row: TrialRow, scale: Scal
         kind=row.kind,
         purpose=row.purpose,
         sentences=row.sentences,
-        bar=wait_bar(row.label, result.attribution, (percentile, wait), promise.ttft_s, scale),
+        bar=wait_bar(row.label, result, (percentile, wait), promise.ttft_s, scale),
         wait=seconds(wait),
     )
 

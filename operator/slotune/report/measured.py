@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from slotune.report.figures import count, duration, money, percent, plural, rate, size
+from slotune.report.figures import count, duration, percent, plural, price, rate, size
 from slotune.search.decision import Decision
 from slotune.search.problem import Measurement, Problem
 from slotune.search.trial import Purpose, TrialResult
 
-__all__ = ["how_measured", "lowered_settings", "warnings_of"]
+__all__ = ["how_measured", "lowered_in_short", "lowered_settings", "warnings_of"]
 
-_ENGINE_KEYS = ("build_info", "build", "engine")
+_ENGINE_KEYS = ("build", "build_info")
 """Names under which an effective configuration states the engine's build, best first."""
 
 
@@ -84,6 +84,22 @@ def lowered_settings(measurement: Measurement) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def lowered_in_short(measurement: Measurement) -> str:
+    """All lowered settings in one line for the terminal; empty when none was lowered."""
+    full = Measurement()
+    parts = []
+    if measurement.confidence < full.confidence:
+        parts.append(f"confidence {percent(measurement.confidence)} (else {percent(full.confidence)})")
+    for now, usual, name in (
+        (measurement.runs, full.runs, "runs"),
+        (measurement.requests_per_run, full.requests_per_run, "requests a run"),
+        (measurement.warmup_requests, full.warmup_requests, "to warm up"),
+    ):
+        if now < usual:
+            parts.append(f"{now} {name} (else {usual})")
+    return f"Lowered for this run: {', '.join(parts)}." if parts else ""
+
+
 def warnings_of(results: Sequence[TrialResult]) -> tuple[str, ...]:
     """Each warning once, the most frequent first, with how many trials raised it."""
     counted = Counter(warning for result in results for warning in result.warnings)
@@ -117,7 +133,7 @@ def _machines(problem: Problem) -> str:
     for name, hardware in problem.hardware.items():
         if name in used:
             memory = f", {size(hardware.memory_bytes)}" if hardware.memory_bytes is not None else ""
-            parts.append(f"{hardware.name} at {money(hardware.price_per_hour, hardware.currency)} an hour{memory}")
+            parts.append(f"{hardware.name} at {price(hardware.price_per_hour, hardware.currency)} an hour{memory}")
     return "; ".join(parts) + "." if parts else "Not stated."
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slotune.report.figures import MISSING, count, duration, seconds, speed
 from slotune.report.labels import candidate_label
-from slotune.report.standing import load_of, p95_of, pace_of
+from slotune.report.standing import load_of, owed_wait, p95_of, pace_of
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, TrialResult
 from slotune.verdict.verdicts import Outcome
@@ -29,7 +29,7 @@ _PURPOSES = {
     Purpose.BASELINE: "what runs today",
     Purpose.SEARCH: "",
     Purpose.CONFIRM: "confirmation",
-    Purpose.EXPLAIN: "to explain a step",
+    Purpose.EXPLAIN: "for the story",
     Purpose.SENTINEL: "has the machine drifted?",
 }
 
@@ -46,6 +46,8 @@ class TrialRow:
     kind: str
     """``kept``, ``missed`` or ``unknown``; empty for a sentinel, which puts no candidate to the question."""
     purpose: str
+    wait: str
+    """TTFT at the percentile that the promise is about."""
     p95: str
     p95_upper: str
     tokens: str
@@ -75,6 +77,7 @@ def trial_row(problem: Problem, result: TrialResult, number: int, findings: Find
         outcome=MISSING if is_sentinel else verdict.outcome.value,
         kind="" if is_sentinel else OUTCOME_KINDS[verdict.outcome],
         purpose=purpose if trial.attempt == 1 else f"{purpose}, tried again".lstrip(", "),
+        wait=seconds(owed_wait(problem, result)),
         p95=seconds(p95_of(result)),
         p95_upper=seconds(verdict.ttft_p95_upper_s),
         tokens=speed(pace_of(result)),

@@ -187,6 +187,8 @@ def serve(argv: Sequence[str]) -> int:
 
     with _signals_as_bytes(signal.SIGTERM, signal.SIGINT) as arrived:
         _wait_for_loop(server.listening_address)
+        sys.stderr.write(f"slotune engine: serving {server.listening_address}\n")
+        sys.stderr.flush()
         os.read(arrived, 1)
     # The destructor waits for llama.cpp's loop and holds the interpreter's lock meanwhile, so only a watchdog
     # outside Python can end a wedged one.

@@ -154,7 +154,7 @@ _RULES = (
         "{0}:{1} is taken or not an address of this machine: take another --port",
     ),
     _rule(
-        r"(?:slotune engine|No module named).*xllamacpp.*(?:not installed|$)",
+        r"the package xllamacpp is not installed",
         FailureClass.CRASHED,
         "--engine",
         "the embedded engine is not installed: pip install 'slotune[engine]', or name a llama-server with --engine",

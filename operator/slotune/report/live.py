@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from slotune.report.figures import duration, rate
 from slotune.report.labels import candidate_label
+from slotune.report.text import trial_header, trial_line
 from slotune.sandbox.protocol import Progress
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
-from slotune.verdict.verdicts import Outcome
 
-__all__ = ["LiveReporter", "progress_line", "result_line", "trial_title"]
+__all__ = ["LiveReporter", "progress_line", "trial_title"]
 
 PLAIN_EVERY_S = 10.0
 BAR_WIDTH = 10
@@ -30,7 +31,6 @@ _PURPOSE = {
     Purpose.EXPLAIN: "for the story",
     Purpose.SENTINEL: "has the machine drifted?",
 }
-_COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.INVALID: "magenta"}
 
 
 def trial_title(number: int, trial: Trial, problem: Problem) -> str:
@@ -39,7 +39,7 @@ def trial_title(number: int, trial: Trial, problem: Problem) -> str:
     if trial.purpose is Purpose.SENTINEL:
         return f"{number:3d}  {label} · idle · {_PURPOSE[trial.purpose]}"
     replicas = problem.demand.peak_rate / trial.rate
-    load = f"{trial.rate:.3g}/s ×{replicas:.3g}"
+    load = f"{rate(trial.rate)} ×{replicas:.3g}"
     purpose = f" · {_PURPOSE[trial.purpose]}" if _PURPOSE[trial.purpose] else ""
     return f"{number:3d}  {label} · {load}{purpose}"
 
@@ -52,34 +52,10 @@ def progress_line(progress: Progress) -> str:
         bar = "▇" * round(share * BAR_WIDTH) + "▁" * (BAR_WIDTH - round(share * BAR_WIDTH))
         parts = [f"{bar}  {progress.stage}", f"{progress.requests_done} of {progress.requests_planned} requests"]
         parts.append(f"{progress.violations} broke the promise, {max(0, progress.violation_limit)} may")
-    time_words = duration_words(progress.elapsed_s)
+    time_words = duration(progress.elapsed_s)
     if progress.remaining_worst_s is not None:
-        time_words += f", at most {duration_words(progress.remaining_worst_s)} left"
+        time_words += f", at most {duration(progress.remaining_worst_s)} left"
     return " · ".join([*parts, time_words])
-
-
-def result_line(number: int, result: TrialResult, problem: Problem, why: str) -> str:
-    """One finished trial: verdict, p95 TTFT, tokens/s, why."""
-    shape = result.latencies
-    parts = [trial_title(number, result.trial, problem)]
-    if result.trial.purpose is Purpose.SENTINEL:
-        return " · ".join([*parts, why])
-    parts.append(str(result.verdict.outcome))
-    if shape.ttft_p95_s is not None:
-        parts.append(f"p95 TTFT {shape.ttft_p95_s:.2f} s")
-    if shape.tokens_per_second_p5 is not None:
-        parts.append(f"{shape.tokens_per_second_p5:.0f} tok/s")
-    return " · ".join([*parts, why])
-
-
-def duration_words(seconds: float) -> str:
-    """``1 min 12 s``, ``2 h 10 min``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class LiveReporter:
@@ -94,6 +70,7 @@ class LiveReporter:
     ) -> None:
         self._console, self._problem, self._explain, self._clock = console, problem, explain, clock
         self._live: Live | None = None
+        self._titled = False
         self._title = ""
         self._said: tuple[str, float] = ("", -PLAIN_EVERY_S)
 
@@ -103,6 +80,9 @@ class LiveReporter:
 
     def started(self, number: int, trial: Trial) -> None:
         """A trial begins."""
+        if not self._titled and self._console.is_terminal:
+            self._console.print(trial_header(self._problem, width=self._console.width))
+            self._titled = True
         self._title = trial_title(number, trial, self._problem)
         self._said = ("", -PLAIN_EVERY_S)
         if self._console.is_terminal:
@@ -124,9 +104,12 @@ class LiveReporter:
     def finished(self, number: int, result: TrialResult) -> None:
         """The live line gives way to the result."""
         self.close()
-        line = result_line(number, result, self._problem, self._explain(result))
-        colour = _COLOURS[result.verdict.outcome] if result.trial.purpose is not Purpose.SENTINEL else "dim"
-        self._console.print(Text(line, style=colour if self._console.is_terminal else ""), soft_wrap=True)
+        width = self._console.width
+        if not self._titled:
+            self._console.print(trial_header(self._problem, width=width))
+            self._titled = True
+        findings = {result.trial.key(self._problem.context): [self._explain(result)]}
+        self._console.print(trial_line(self._problem, result, number, findings=findings, width=width))
 
     def close(self) -> None:
         """Leave the terminal as it was; harmless when nothing is live."""

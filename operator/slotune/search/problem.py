@@ -25,6 +25,8 @@ class Hardware:
     bandwidth_bytes_per_s: float | None = None
     """Peak memory bandwidth: an optimistic bound on decode speed. None: no bound until something is measured."""
     replicas_max: int = 8
+    is_gpu: bool = True
+    """False for a CPU node: then the model lies in host memory."""
     currency: str = "USD"
     """Three letters (ISO 4217) that ``price_per_hour`` is in; only words depend on it."""
 

@@ -1,0 +1,240 @@
+"""The command line: what there is to type. Bodies are imported only when they run, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from slotune import __version__
+
+__all__ = ["main", "make_parser"]
+
+EXIT_CODES = """\
+exit codes:
+  0    found, or Pass
+  2    invalid input: nothing was started or changed
+  3    infeasible, or Fail
+  4    inconclusive, or the budget ended before an answer
+  5    invalid measurement: the measurement was at fault, not the configuration
+  130  stopped by Ctrl-C; finished trials are kept, the same command goes on from them
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``slotune`` with ``argv`` (the process's own arguments by default) and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:2] == ["engine", "serve"]:  # everything behind it is llama-server's, --help included
+        return _engine_serve(arguments[2:])
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] | None = getattr(args, "run", None)
+    if run is None:
+        args.usage.print_help()
+        return 2
+    from slotune.commands.running import run_command  # noqa: PLC0415 - lazily, see above
+
+    return run_command(run, args)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of everything but ``engine serve``, whose arguments are llama-server's."""
+    parser = argparse.ArgumentParser(
+        prog="slotune",
+        description="Find the cheapest llama.cpp configuration that was measured to keep a promise to users.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"slotune {__version__}")
+    parser.set_defaults(usage=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_tune(commands)
+    _add_plan(commands)
+    _add_bench(commands)
+    _add_validate(commands)
+    _add_export(commands)
+    _add_engine(commands)
+    return parser
+
+
+def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tune = commands.add_parser(
+        "tune",
+        help="measure until the cheapest configuration that keeps the promise is known",
+        description="Measure candidate configurations on real servers of this machine until the cheapest one that "
+        "keeps the promise is known. Finished trials are kept in --out: the same command goes on from them.",
+    )
+    _manifest(tune)
+    _models(tune)
+    _engine(tune)
+    tune.add_argument("--out", type=Path, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
+    _output(tune)
+    tune.set_defaults(run=_tune)
+
+
+def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="list every candidate and why it is left out; run nothing",
+        description="List every candidate with its predicted memory, the fewest replicas it could do with, and why it "
+        "is left out. Nothing is started.",
+    )
+    _manifest(plan)
+    _models(plan)
+    _output(plan)
+    plan.set_defaults(run=_plan)
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="one verdict on a server that already runs",
+        description="Send the workload to a llama-server that already runs, and say whether it keeps the promise. The "
+        "server gets its share of the peak rate: all of it, divided by the replicas.",
+    )
+    _manifest(bench)
+    bench.add_argument("--url", required=True, help="address of the server, e.g. http://127.0.0.1:8080")
+    bench.add_argument(
+        "--replicas", type=int, metavar="N", help="servers that share the peak rate (those of the manifest)"
+    )
+    bench.add_argument(
+        "--api-key-file", type=Path, metavar="FILE", help="file that holds the server's API key, if it wants one"
+    )
+    _output(bench)
+    bench.set_defaults(run=_bench)
+
+
+def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    validate = commands.add_parser(
+        "validate",
+        help="check a manifest and say everything that is wrong with it",
+        description="Check manifests without running anything, and say everything that is wrong at once.",
+    )
+    _manifest(validate)
+    validate.set_defaults(run=_validate)
+
+
+def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    export = commands.add_parser(
+        "export",
+        help="print the winner of a finished tune as a patch or as flags",
+        description="Print the winner that `slotune tune` found, ready to apply.",
+    )
+    export.add_argument("directory", type=Path, metavar="DIR", help="the --out of a finished tune")
+    export.add_argument("--format", choices=("kustomize", "args", "docker"), default="kustomize", help="(%(default)s)")
+    export.add_argument("--deployment", metavar="NAME", help="Deployment that the patch is for (the tuned one's name)")
+    export.add_argument("--container", metavar="NAME", help="container that the patch is for (the tuned one's)")
+    export.set_defaults(run=_export)
+
+
+def _add_engine(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    engine = commands.add_parser("engine", help="the embedded llama.cpp, and the model files it needs")
+    engine.set_defaults(usage=engine)
+    parts = engine.add_subparsers(title="commands", metavar="COMMAND")
+    parts.add_parser(
+        "serve",
+        help="serve a model with the embedded llama.cpp; takes llama-server's own flags",
+        add_help=False,
+    )
+    describe = parts.add_parser("describe", help="say which llama.cpp would run, and its build")
+    _engine(describe)
+    describe.set_defaults(run=_engine_describe)
+    requantize = parts.add_parser(
+        "requantize",
+        help="make variants of a GGUF file",
+        description="Make variants of a GGUF file on this machine. Files that are up to date are not made again.",
+    )
+    requantize.add_argument("source", type=Path, metavar="SRC", help="GGUF file")
+    requantize.add_argument("--to", required=True, metavar="TYPES", help="comma-separated: F16, Q8_0, Q4_0")
+    requantize.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
+    requantize.set_defaults(run=_engine_requantize)
+
+
+def _manifest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="manifest with a LlamaDeployment and what it refers to; a folder, or - for standard input; may be repeated",
+    )
+    parser.add_argument("--name", help="the LlamaDeployment to take when there are several")
+
+
+def _models(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--models-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder with the weights files (by default where the pod would find them: hostPath volumes, or the path)",
+    )
+
+
+def _engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        metavar="auto|embedded|PATH",
+        help="which llama.cpp runs the candidates: a llama-server on PATH if there is one (auto), the embedded one, "
+        "or a binary (%(default)s)",
+    )
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json", "yaml"), default="table", help="what is printed (%(default)s)"
+    )
+
+
+def _tune(args: argparse.Namespace) -> int:
+    from slotune.commands.tune import tune  # noqa: PLC0415
+
+    return tune(args.file, args.name, args.models_dir, args.engine, args.out, args.output)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from slotune.commands.plan import plan  # noqa: PLC0415
+
+    return plan(args.file, args.name, args.models_dir, args.output)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from slotune.commands.bench import bench  # noqa: PLC0415
+
+    return bench(args.file, args.name, args.url, args.replicas, args.api_key_file, args.output)
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from slotune.commands.validate import validate  # noqa: PLC0415
+
+    return validate(args.file, args.name)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from slotune.commands.export import export  # noqa: PLC0415
+
+    return export(args.directory, args.format, args.deployment, args.container)
+
+
+def _engine_serve(arguments: list[str]) -> int:
+    from slotune.llama.engine import serve  # noqa: PLC0415
+
+    return serve(arguments)
+
+
+def _engine_describe(args: argparse.Namespace) -> int:
+    from slotune.commands.engine import describe  # noqa: PLC0415
+
+    return describe(args.engine)
+
+
+def _engine_requantize(args: argparse.Namespace) -> int:
+    from slotune.commands.engine import requantize_all  # noqa: PLC0415
+
+    return requantize_all(args.source, args.to, args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""``slotune export``: the winner of a finished tune, ready to apply."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import orjson
+
+from slotune.commands.outcomes import ExitCode
+from slotune.commands.tune import DOCUMENT_FILE
+from slotune.report.export import CONTAINER, Winner, arguments, docker_run, kustomize_patch
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["export"]
+
+
+def export(directory: Path, form: str, deployment: str | None, container: str | None) -> int:
+    """Print the winner in ``form``."""
+    path = directory / DOCUMENT_FILE
+    try:
+        document = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise InvalidInputError(
+            "DIR", directory, f"{DOCUMENT_FILE} can't be read there ({error.strerror}): name the --out of a tune"
+        ) from error
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError("DIR", directory, f"{DOCUMENT_FILE} is broken: run `slotune tune` again") from error
+    winner = Winner.from_document(document)
+    match form:
+        case "args":
+            text = arguments(winner)
+        case "docker":
+            text = docker_run(winner)
+        case _:
+            text = kustomize_patch(winner, deployment=deployment, container=container or CONTAINER)
+    sys.stdout.write(text)
+    return ExitCode.FOUND

@@ -1,0 +1,56 @@
+"""Runs a command: input that can't be used becomes one clear message and exit code 2, an interrupt 130."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from slotune.api.manifests import InvalidManifest
+from slotune.commands.outcomes import ExitCode
+from slotune.llama.engine import EngineError
+from slotune.llama.gguf_facts import UnreadableModelError
+from slotune.load.jsonl import InputFileError
+from slotune.load.lengths import DemandError
+from slotune.report.export import NoWinnerError, UnknownDocumentError
+from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.ledger import LedgerBusyError, LedgerUnreadableError, LedgerUnwritableError
+
+__all__ = ["run_command"]
+
+_INPUT_ERRORS = (
+    InvalidManifest,
+    InvalidInputError,
+    InputFileError,
+    UnreadableModelError,
+    DemandError,
+    EngineError,
+    LedgerBusyError,
+    LedgerUnreadableError,
+    LedgerUnwritableError,
+    NoWinnerError,
+    UnknownDocumentError,
+)
+
+
+def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """The command's exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return run(args)
+    except _INPUT_ERRORS as error:
+        sys.stderr.write(f"slotune: {error}\n")
+        return ExitCode.INVALID_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("slotune: stopped; finished trials are kept, the same command goes on from them\n")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # `slotune plan … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FOUND
+
+
+def _interrupt(*_: object) -> None:
+    """SIGTERM stops as cleanly as Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,139 @@
+"""``slotune tune``: measure until the cheapest configuration that keeps the promise is known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from slotune import __version__
+from slotune.api.manifests import load_manifests
+from slotune.commands.outcomes import exit_code_of
+from slotune.commands.writing import print_document, write_atomically
+from slotune.diagnose.binding import binding_constraint
+from slotune.diagnose.findings import explain_result
+from slotune.llama.engine import find_engine
+from slotune.llama.flags import to_args
+from slotune.report.document import to_document
+from slotune.report.html import render_html
+from slotune.report.live import LiveReporter
+from slotune.report.plan import plan_line
+from slotune.report.text import ending_text, header_text
+from slotune.sandbox.process_sandbox import ProcessSandbox
+from slotune.search.decision import Decision, DecisionKind
+from slotune.search.problem import Problem
+from slotune.search.trial import TrialResult
+from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.ledger import Ledger
+from slotune.tuning.loop import Answer, tune as search_and_measure
+from slotune.tuning.planning import plan_rows
+from slotune.tuning.reading import Reading, read_problem
+
+__all__ = ["DOCUMENT_FILE", "REPORT_FILE", "tune"]
+
+REPORT_FILE = "report.html"
+DOCUMENT_FILE = "decision.json"
+
+
+def tune(
+    files: Sequence[str], name: str | None, models_dir: Path | None, engine_choice: str, out: Path | None, output: str
+) -> int:
+    """Run the search, write the report, tell the story."""
+    manifests = load_manifests(files, name)
+    engine = find_engine(engine_choice)
+    reading = read_problem(manifests, models_dir=models_dir, engine=engine.describe())
+    directory = out or Path("slotune-out") / reading.problem.name
+    progress = Console(stderr=True, highlight=False)
+    _say_what_comes(progress, reading)
+    sandbox = ProcessSandbox(
+        reading.problem,
+        engine,
+        reading.model_paths,
+        directory / "servers",
+        gpu_expected=any(hardware.is_gpu for hardware in reading.problem.hardware.values()),
+    )
+    with Ledger(directory) as ledger:
+        reporter = LiveReporter(progress, reading.problem, lambda result: _why(reading.problem, result))
+        try:
+            answer = uvloop.run(
+                search_and_measure(reading.problem, sandbox, ledger, reporter, without_what_cannot_fit)
+            )
+        finally:
+            reporter.close()
+        _tell(answer, reading, directory, output)
+    return exit_code_of(answer.decision)
+
+
+def _say_what_comes(console: Console, reading: Reading) -> None:
+    problem = reading.problem
+    for note in reading.notes:
+        console.print(f"note: {note}", style="dim", soft_wrap=True)
+    console.print(header_text(problem, width=console.width))
+    console.print(plan_line(problem, plan_rows(problem)), soft_wrap=True)
+
+
+def _why(problem: Problem, result: TrialResult) -> str:
+    return explain_result(result, problem.promise, problem.demand)
+
+
+def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> None:
+    """Write the report and the document, then print the end of the story."""
+    problem = answer.problem
+    decision = _with_binding_constraint(problem, answer)
+    findings = {r.trial.key(problem.context): [_why(problem, r)] for r in answer.results}
+    flags = _flags(decision, reading)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    html = render_html(
+        problem,
+        decision,
+        answer.results,
+        findings=findings,
+        generated_at=now,
+        version=__version__,
+        flags=flags,
+    )
+    document = to_document(
+        problem, decision, answer.results, flags=flags, findings=findings, generated_at=now, version=__version__
+    )
+    write_atomically(directory / REPORT_FILE, html.encode())
+    print_document(document, "json", into=directory / DOCUMENT_FILE)
+    if output == "table":
+        console = Console(highlight=False)
+        console.print(
+            ending_text(
+                problem, decision, flags=flags, findings=findings, width=console.width, out=str(directory)
+            )
+        )
+    else:
+        print_document(document, output, stream=sys.stdout)
+
+
+def _with_binding_constraint(problem: Problem, answer: Answer) -> Decision:
+    decision = answer.decision
+    if decision.kind is DecisionKind.FOUND:
+        return decision
+    code, sentence, nearest = binding_constraint(problem, answer.results)
+    return replace(
+        decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest
+    )
+
+
+def _flags(decision: Decision, reading: Reading) -> list[str]:
+    """The winner's arguments as they belong into the manifest: its own model path, host and port."""
+    if decision.choice is None:
+        return []
+    candidate = decision.choice.candidate
+    server = reading.baseline
+    return to_args(
+        candidate,
+        model_path=server.path_of(candidate.variant),
+        host=server.host,
+        port=server.port,
+        alias=server.alias,
+        threads=candidate.threads,
+    )

@@ -1,0 +1,296 @@
+"""One server, one rate, one verdict: idle probe, warm-up, seeded runs, extension, judgement.
+
+It neither starts nor stops a server, so the same code measures a child process here, a sidecar in
+a pod, and any server that ``slotune bench`` is pointed at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from slotune.diagnose.attribution import attribute_runs
+from slotune.llama.server_http import LlamaServer, NotIdleError
+from slotune.llama.watchdog import Heartbeat, Watchdog
+from slotune.load.demand import Demand
+from slotune.load.latency_summary import summarize
+from slotune.load.probe import probe_idle
+from slotune.load.records import RequestRecord, RunResult
+from slotune.load.shards import run_sharded
+from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.load.target import LoadObserver, Target
+from slotune.load.trace import build_trace
+from slotune.sandbox.protocol import Progress, ProgressListener
+from slotune.search.problem import Measurement
+from slotune.search.trial import TrialResult
+from slotune.verdict.binomial import fewest_requests
+from slotune.verdict.curtailment import StopRule, Tally, look_confidence
+from slotune.verdict.judge import judge
+from slotune.verdict.promise import Promise
+from slotune.verdict.verdicts import Outcome, Verdict
+from slotune.verdict.violations import violation_shares
+
+__all__ = ["Findings", "Question", "ServerWedgedError", "measure_server", "requests_per_run", "run_seed"]
+
+T = TypeVar("T")
+
+IDLE_LIMIT_S = 120.0
+"""Longest wait for a server to become idle between two runs: a cancelled request runs on for one decode."""
+
+
+class ServerWedgedError(Exception):
+    """The server holds requests and does nothing any more; /health may well say 200 (llama.cpp#27388)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a server."""
+
+    demand: Demand
+    promise: Promise
+    measurement: Measurement
+    rate: float
+    """Requests per second."""
+    confidence: float
+    seed_block: int = 0
+    probe_only: bool = False
+    deadline_s: float | None = None
+    """Seconds from now after which measuring stops; what is undecided by then is Inconclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one server showed."""
+
+    verdict: Verdict
+    probe: IdleProbe
+    runs: tuple[RunResult, ...] = ()
+    latencies: Latencies = field(default_factory=Latencies)
+    attribution: Attribution | None = None
+    """Over all requests."""
+    slowest: Attribution | None = None
+    """Over the slowest 5 %, which is what p95 is made of."""
+    planned_requests: int = 0
+    run_violation_shares: tuple[float, ...] = ()
+
+
+    def on(self, trial_result: TrialResult) -> TrialResult:
+        """``trial_result`` with all of this filled in."""
+        return replace(
+            trial_result,
+            verdict=self.verdict,
+            probe=self.probe,
+            latencies=self.latencies,
+            attribution=self.attribution,
+            slowest=self.slowest,
+            planned_requests=self.planned_requests,
+            run_violation_shares=self.run_violation_shares,
+            trace_hashes=tuple(run.trace_hash for run in self.runs),
+        )
+
+
+def run_seed(base: int, seed_block: int, run: int) -> int:
+    """A seed that differs for every run of every block: the same for all candidates, which makes them comparable."""
+    return int.from_bytes(hashlib.sha256(f"{base}/{seed_block}/{run}".encode()).digest()[:4], "big")
+
+
+def requests_per_run(measurement: Measurement, promise: Promise, confidence: float) -> int:
+    """Requests of one run: as many as were asked for, and enough for a pass to be possible at all.
+
+    A confirmation after failed ones needs more confidence than the setting was made for.
+    """
+    looks = 1 + measurement.extensions
+    fewest = fewest_requests(promise.violation_share, look_confidence(confidence, looks))
+    return max(measurement.requests_per_run, math.ceil(fewest / measurement.runs))
+
+
+async def measure_server(
+    server: LlamaServer,
+    target: Target,
+    question: Question,
+    listener: ProgressListener,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Findings:
+    """Measure a running, idle server.
+
+    Raises:
+        ServerWedgedError: it stopped working with requests in flight.
+        ServerError: it does not answer control calls.
+    """
+    return await _Session(server, target, question, listener, clock).run()
+
+
+class _Session:
+    """The state of one measurement."""
+
+    def __init__(
+        self,
+        server: LlamaServer,
+        target: Target,
+        question: Question,
+        listener: ProgressListener,
+        clock: Callable[[], float],
+    ) -> None:
+        self.server, self.target, self.question, self.listener, self.clock = server, target, question, listener, clock
+        self.began = clock()
+        m = question.measurement
+        self.looks = 1 + m.extensions
+        self.per_run = requests_per_run(m, question.promise, question.confidence)
+        self.planned = m.runs * self.per_run
+        self.tally = Tally(StopRule(self.planned * self.looks, question.promise, question.confidence, self.looks))
+        self.runs: list[RunResult] = []
+        self.stage = "probing"
+        self.run_began = self.began
+        self.beat = Heartbeat(0, 0)
+        self.out_of_time = False
+
+    async def run(self) -> Findings:
+        vocabulary = (await self.server.model()).vocabulary
+        self.say("probing")
+        m, demand = self.question.measurement, self.question.demand
+        await self.become_idle()
+        probe = await self.guarded(probe_idle(self.target, demand, requests=m.probe_requests, vocabulary=vocabulary))
+        if self.question.probe_only:
+            verdict = Verdict(Outcome.PASS, "the idle server was probed", "Probed", self.question.confidence)
+            return Findings(verdict, probe)
+        verdict = await self.looks_at(vocabulary)
+        overall, slowest = attribute_runs(self.runs, probe)
+        return Findings(
+            verdict,
+            probe,
+            tuple(self.runs),
+            summarize(self.runs),
+            overall,
+            slowest,
+            self.planned,
+            violation_shares(self.runs, self.question.promise),
+        )
+
+    async def looks_at(self, vocabulary: int | None) -> Verdict:
+        """Planned runs, then extensions while the verdict is Inconclusive and a pass still possible."""
+        verdict = None
+        for look in range(1, self.looks + 1):
+            for number in range((look - 1) * self.question.measurement.runs, look * self.question.measurement.runs):
+                await self.one_run(number, vocabulary, extending=look > 1)
+                if self.tally.must_stop or self.out_of_time or self.runs[-1].invalid_reasons:
+                    break
+            verdict = judge(
+                self.runs,
+                self.question.promise,
+                confidence=self.question.confidence,
+                planned_requests=self.planned * look,
+                looks=self.looks,
+            )
+            if verdict.outcome is not Outcome.INCONCLUSIVE or self.tally.must_stop or self.out_of_time:
+                break
+        assert verdict is not None
+        return verdict
+
+    async def one_run(self, number: int, vocabulary: int | None, *, extending: bool) -> None:
+        q = self.question
+        self.tally.next_run()
+        await self.become_idle()
+        self.run_began = self.clock()
+        self.stage = "extending" if extending else "measuring"
+        self.say("warming up", number + 1)
+        trace = build_trace(
+            q.demand,
+            rate=q.rate,
+            seed=run_seed(q.measurement.base_seed, q.seed_block, number),
+            requests=self.per_run,
+            warmup_requests=q.measurement.warmup_requests,
+        )
+        observer = _Observer(self, number + 1, self.stage)
+        run = await self.guarded(
+            run_sharded(
+                self.target,
+                trace,
+                q.demand,
+                request_timeout_s=q.measurement.request_timeout_s,
+                vocabulary=vocabulary,
+                deadline_s=q.promise.ttft_s,
+                observer=observer,
+            )
+        )
+        self.runs.append(run)
+
+    async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work``, unless the server wedges first."""
+        job = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(Watchdog(self.server, lambda: self.beat).run())
+        try:
+            await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if job.done():
+                return job.result()
+            raise ServerWedgedError(watch.result())
+        finally:
+            for task in (job, watch):
+                task.cancel()
+            await asyncio.gather(job, watch, return_exceptions=True)
+            self.beat = Heartbeat(0, self.beat.token_events)
+
+    async def become_idle(self) -> None:
+        """Wait until nothing of before is left on the server: done for the client is not yet idle (sglang#33663)."""
+        try:
+            await self.server.wait_idle(IDLE_LIMIT_S)
+        except NotIdleError as error:
+            raise ServerWedgedError(str(error)) from error
+
+    def time_is_up(self) -> bool:
+        """Whether the trial has used up its time."""
+        limit = self.question.deadline_s
+        self.out_of_time = limit is not None and self.clock() - self.began >= limit
+        return self.out_of_time
+
+    def say(self, stage: str, run: int = 0) -> None:
+        """Tell the listener where the measurement stands."""
+        looks = max(1, math.ceil(run / self.question.measurement.runs))
+        self.listener(
+            Progress(
+                stage,
+                run,
+                looks * self.question.measurement.runs,
+                self.tally.requests,
+                looks * self.planned,
+                self.tally.violations,
+                self.tally.limit,
+                self.clock() - self.began,
+                self.remaining_worst_s(),
+            )
+        )
+
+    def remaining_worst_s(self) -> float:
+        """Seconds until the last request of the last extension would be sent."""
+        m = self.question.measurement
+        left = m.runs * self.looks - len(self.runs)
+        seconds = left * (self.per_run + m.warmup_requests) / self.question.rate
+        return max(0.0, seconds - (self.clock() - self.run_began))
+
+
+class _Observer(LoadObserver):
+    """Counts violations while they happen, and ends a run that can no longer pass or has no time left."""
+
+    def __init__(self, session: _Session, run: int, stage: str) -> None:
+        self.session, self.run, self.stage = session, run, stage
+        self.ended = 0
+
+    def window_opened(self) -> None:
+        self.session.say(self.stage, self.run)
+
+    def overdue(self, record: RequestRecord) -> bool:
+        return self.session.tally.overdue(record.index)
+
+    def finished(self, record: RequestRecord) -> bool:
+        self.ended += 1
+        return self.session.tally.ended(record)
+
+    def heartbeat(self, token_events: int, in_flight: int) -> bool:
+        self.session.beat = Heartbeat(in_flight, token_events + self.ended)
+        self.session.say(self.session.stage, self.run)
+        return self.session.time_is_up()

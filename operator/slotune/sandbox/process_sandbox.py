@@ -1,0 +1,165 @@
+"""Trials on this machine: each on a fresh child process, measured over loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from slotune.llama.candidate import Candidate
+from slotune.llama.effective import Mismatch, check_effective, effective_values
+from slotune.llama.engine import Engine
+from slotune.llama.failures import Failure, FailureClass
+from slotune.llama.flags import to_args
+from slotune.llama.server_http import ServerError, UnexpectedAnswerError
+from slotune.load.probe import IdleProbeError
+from slotune.load.records import RunResult
+from slotune.load.target import Target
+from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server
+from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
+from slotune.sandbox.protocol import Measured, Progress, ProgressListener
+from slotune.search.problem import Problem
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.verdicts import Outcome, Verdict
+
+__all__ = ["ProcessSandbox"]
+
+LOG_TAIL_LINES = 20
+
+
+class ProcessSandbox:
+    """Runs trials of one problem as child processes of this one.
+
+    Args:
+        problem: what is owed, and how it is measured.
+        engine: which llama-server runs the candidates.
+        model_paths: weights file on this machine, by variant.
+        directory: gets one directory per trial, with the server's log.
+        gpu_expected: work that stays on the CPU is a failure.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        engine: Engine,
+        model_paths: Mapping[str, Path],
+        directory: Path,
+        *,
+        gpu_expected: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._problem, self._engine, self._model_paths = problem, engine, model_paths
+        self._directory, self._gpu_expected, self._clock = directory, gpu_expected, clock
+
+    async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
+        """See :class:`slotune.sandbox.protocol.Sandbox`."""
+        began = self._clock()
+        home = self._directory / trial.key(self._problem.context)
+        shutil.rmtree(home, ignore_errors=True)
+        alias = new_alias()
+        process = LlamaProcess(
+            self._engine,
+            self._arguments(trial.candidate, alias),
+            directory=home,
+            alias=alias,
+            startup_limit_s=self._problem.measurement.startup_timeout_s,
+        )
+        listener(Progress("starting"))
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        result, runs = await self._on(process, trial, alias, listener, began)
+        seconds = self._clock() - began
+        return Measured(replace(result, gpu_seconds=seconds, started_at=started_at), runs)
+
+    def _arguments(self, candidate: Candidate, alias: str) -> list[str]:
+        return to_args(
+            candidate,
+            model_path=str(self._model_paths[candidate.variant]),
+            host=HOST,
+            port=0,
+            alias=alias,
+            threads=candidate.threads or len(os.sched_getaffinity(0)),
+        )
+
+    async def _on(
+        self, process: LlamaProcess, trial: Trial, alias: str, listener: ProgressListener, began: float
+    ) -> tuple[TrialResult, tuple[RunResult, ...]]:
+        """Measure on ``process`` and say what became of it; it is stopped on return."""
+        base = TrialResult(trial, Verdict(Outcome.INVALID, "not measured", "NotMeasured", trial.confidence), 0.0)
+        try:
+            async with process:
+                try:
+                    base, mismatches = await self._inspect(base, process)
+                    if mismatches:
+                        return _mismatched(base, mismatches), ()
+                    findings = await measure_server(
+                        process.server, Target(process.base_url, alias), self._question(trial, began), listener
+                    )
+                except ServerWedgedError as error:
+                    return _failed(base, process.failure(wedged=True), process, str(error)), ()
+                except (ServerError, IdleProbeError) as error:
+                    if process.alive:
+                        return _invalid(base, "ServerUnreachable", str(error)), ()
+                    return _failed(base, process.failure(), process), ()
+                if not process.alive:
+                    return _failed(base, process.failure(), process), findings.runs
+                listener(Progress("stopping"))
+                return replace(findings.on(base), host_memory_peak_bytes=process.memory_peak_bytes), findings.runs
+        except LlamaStartError as error:
+            return replace(_failed(base, error.failure, None), log_tail=error.log_tail[-LOG_TAIL_LINES:]), ()
+        except (UnexpectedAnswerError, ProcessStuckError) as error:
+            return _invalid(base, "SandboxBroken", str(error)), ()
+
+    def _question(self, trial: Trial, began: float) -> Question:
+        limit = trial.time_limit_s
+        return Question(
+            self._problem.demand,
+            self._problem.promise,
+            self._problem.measurement,
+            trial.rate,
+            trial.confidence,
+            trial.seed_block,
+            trial.purpose is Purpose.SENTINEL,
+            None if limit is None else max(0.0, limit - (self._clock() - began)),
+        )
+
+    async def _inspect(self, base: TrialResult, process: LlamaProcess) -> tuple[TrialResult, list[Mismatch]]:
+        """What the server says about itself before any load."""
+        props, slots = await process.server.props(), await process.server.slots()
+        facts = process.log_facts()
+        known = replace(
+            base,
+            memory_bytes=facts.memory_bytes,
+            compute_buffer_bytes=facts.device_compute_bytes,
+            effective=effective_values(props, slots, facts),
+        )
+        return known, check_effective(base.trial.candidate, props, slots, facts, self._gpu_expected)
+
+
+def _mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult:
+    """A silent fallback is how the candidate behaves here, so it fails; anything else was not the candidate."""
+    sentence = "; ".join(mismatch.sentence for mismatch in mismatches)
+    if all(mismatch.silent_fallback for mismatch in mismatches):
+        verdict = Verdict(Outcome.FAIL, sentence, FailureClass.CPU_FALLBACK.value, base.trial.confidence)
+        return replace(base, verdict=verdict, failure=FailureClass.CPU_FALLBACK, failure_knob=mismatches[0].field)
+    return _invalid(base, FailureClass.CONFIGURATION_MISMATCH.value, sentence)
+
+
+def _failed(base: TrialResult, failure: Failure, process: LlamaProcess | None, detail: str = "") -> TrialResult:
+    sentence = f"{failure.sentence} ({detail})" if detail else failure.sentence
+    return replace(
+        base,
+        verdict=Verdict(Outcome.FAIL, sentence, failure.failure_class.value, base.trial.confidence),
+        failure=failure.failure_class,
+        failure_knob=failure.knob,
+        log_tail=() if process is None else process.log_tail(LOG_TAIL_LINES),
+        host_memory_peak_bytes=None if process is None else process.memory_peak_bytes,
+    )
+
+
+def _invalid(base: TrialResult, code: str, sentence: str) -> TrialResult:
+    return replace(base, verdict=Verdict(Outcome.INVALID, sentence, code, base.trial.confidence))

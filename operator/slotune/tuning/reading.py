@@ -1,0 +1,152 @@
+"""From manifests to a search problem: what runs today, what may be tried, what can't fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from slotune.api.manifests import Manifests
+from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.llama.candidate import Candidate
+from slotune.llama.model_facts import ModelFacts
+from slotune.search.problem import Budget, Hardware, Measurement, Problem
+from slotune.search.space import SpaceLimits, build_space
+from slotune.tuning.baseline import Baseline, baseline_of
+from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.traffic import demand_of
+from slotune.tuning.weights import facts_of, locate
+from slotune.verdict.promise import Promise
+
+__all__ = ["Reading", "measurement_of", "promise_of", "read_problem"]
+
+FORMAT = 1
+"""Part of every trial's context: results of a slotune that measured differently are not reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the manifests said, ready to be searched."""
+
+    problem: Problem
+    baseline: Baseline
+    model_paths: Mapping[str, Path]
+    notes: tuple[str, ...]
+    """What was ignored or assumed, in words."""
+
+
+def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) -> Reading:
+    """Resolve everything that a manifest names; nothing is started.
+
+    Args:
+        manifests: checked manifests.
+        models_dir: folder with the weights files; None looks where the pod would.
+        engine: names the llama.cpp build, so that results of another one are not reused.
+
+    Raises:
+        InvalidInputError, InputFileError, UnreadableModelError: what is wrong, and the cure.
+    """
+    spec = manifests.deployment.spec
+    demand = demand_of(manifests)
+    paths = locate(manifests, models_dir)
+    models = facts_of(paths)
+    baseline = baseline_of(manifests, models)
+    candidates, pruned = build_space(baseline.candidate, _limits(manifests, baseline.candidate), demand, models)
+    measurement = measurement_of(manifests)
+    promise = promise_of(manifests)
+    problem = Problem(
+        name=manifests.deployment.metadata.name,
+        promise=promise,
+        demand=demand,
+        hardware={name: _hardware(manifests, name) for name in manifests.gpu_classes},
+        models=models,
+        candidates=candidates,
+        baseline=baseline.candidate,
+        replicas_today=manifests.replicas,
+        measurement=measurement,
+        budget=Budget(gpu_seconds=60.0 * spec.search.budget.gpu_minutes, trials=spec.search.budget.trials),
+        pruned=pruned,
+        explain=spec.search.explain == "Measured",
+        context=_context(promise, demand.identity, measurement, models, engine),
+    )
+    notes = (*manifests.notes, *baseline.notes)
+    return Reading(without_what_cannot_fit(problem, ()), baseline, paths, notes)
+
+
+def promise_of(manifests: Manifests) -> Promise:
+    """The SLO in the units of the statistics."""
+    slo = manifests.deployment.spec.slo
+    speed = slo.tokens_per_second
+    return Promise(float(slo.ttft_p95_seconds), None if speed is None else float(speed))
+
+
+def measurement_of(manifests: Manifests) -> Measurement:
+    """The measurement settings as plain numbers."""
+    stated = manifests.deployment.spec.measurement
+    field = "spec.measurement"
+    return Measurement(
+        confidence=float(parse_decimal(stated.confidence, f"{field}.confidence")),
+        requests_per_run=stated.requests_per_run,
+        runs=stated.runs,
+        warmup_requests=stated.warmup_requests,
+        extensions=stated.extensions,
+        base_seed=stated.seed,
+        request_timeout_s=float(parse_duration(stated.request_timeout, f"{field}.requestTimeout")),
+        startup_timeout_s=float(parse_duration(stated.startup_timeout, f"{field}.startupTimeout")),
+        drift_limit=float(parse_decimal(stated.drift_percent, f"{field}.driftPercent")) / 100,
+        sentinel_every=stated.sentinel_every,
+        probe_requests=stated.probe_requests,
+    )
+
+
+def _hardware(manifests: Manifests, name: str) -> Hardware:
+    spec = manifests.gpu_classes[name].spec
+    bandwidth = spec.bandwidth_bytes_per_second
+    return Hardware(
+        name=name,
+        price_per_hour=spec.price,
+        currency=spec.currency,
+        memory_bytes=spec.memory_bytes,
+        bandwidth_bytes_per_s=None if bandwidth is None else float(bandwidth),
+        replicas_max=manifests.deployment.spec.max_replicas(name),
+        is_gpu=spec.resource_name is not None,
+    )
+
+
+def _limits(manifests: Manifests, baseline: Candidate) -> SpaceLimits:
+    """The user's bounds. Without a word about quality, nothing that changes answers is tried."""
+    spec = manifests.deployment.spec
+    space = spec.search.space
+    bound = spec.slo.quality is None
+    names = space.models or tuple(variant.name for variant in spec.models)
+    return SpaceLimits(
+        variants=(baseline.variant,) if bound else names,
+        gpu_classes=tuple(manifests.gpu_classes),
+        parallel_slots=space.parallel_slots,
+        context_per_slot=space.context_size_per_slot,
+        kv_unified=space.kv_unified,
+        batch_size=space.batch_size,
+        ubatch_size=space.u_batch_size,
+        cache_types=(baseline.cache_type_k,) if bound and not space.cache_types else space.cache_types,
+        cache_ram_mib=space.cache_ram_mib,
+        cache_reuse=space.cache_reuse,
+        cache_idle_slots=space.cache_idle_slots,
+        speculation=space.speculation,
+    )
+
+
+def _context(
+    promise: Promise, demand: str, measurement: Measurement, models: Mapping[str, ModelFacts], engine: str
+) -> str:
+    """Digest of all that is equal for every trial: when any of it changes, no earlier result answers the question."""
+    said = {
+        "format": FORMAT,
+        "promise": asdict(promise),
+        "demand": demand,
+        "measurement": asdict(measurement),
+        "models": {name: facts.identity for name, facts in sorted(models.items())},
+        "engine": engine,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,131 @@
+"""From a workload as it is declared to the demand that a server must carry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from slotune.api.manifests import Manifests
+from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.api.v1alpha1.workload import LlamaWorkloadSpec, Sampling
+from slotune.load.demand import Arrivals, Demand, Prompt, SyntheticPrompts
+from slotune.load.estimates import with_estimates
+from slotune.load.prompts import parse_prompts, read_prompts
+from slotune.load.recorded import parse_arrivals, read_arrivals
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["demand_of"]
+
+
+def demand_of(manifests: Manifests) -> Demand:
+    """The demand with its estimates and its identity.
+
+    Raises:
+        InputFileError: a prompt or trace file is missing or broken.
+        InvalidInputError: the traffic contradicts itself.
+    """
+    workload = manifests.workload
+    recorded = _recorded(manifests)
+    arrivals = _arrivals(workload, recorded)
+    prompts = _prompts(manifests)
+    synthetic = _synthetic(workload)
+    asked = max((p.max_tokens or 0 for p in prompts), default=0)
+    demand = Demand(
+        peak_rate=_peak_rate(workload, recorded),
+        output_tokens=max(workload.output.tokens, asked),
+        arrivals=arrivals,
+        synthetic=synthetic,
+        prompts=prompts,
+        ignore_eos=workload.output.ignore_eos,
+        sampling=_sampling(workload.sampling),
+    )
+    return with_estimates(demand)
+
+
+def _peak_rate(workload: LlamaWorkloadSpec, recorded: Arrivals | None) -> float:
+    """Requests per second of the whole fleet at the peak.
+
+    Users with a think time reach at most count / think time: the rate if answers took no time. The
+    slower the answers, the lower the true rate, so the promise is tested at the harder end.
+    """
+    load = workload.load
+    if load.request_rate is not None:
+        return float(parse_decimal(load.request_rate, "load.requestRate"))
+    if load.users is not None:
+        think = float(parse_duration(load.users.think_time, "load.users.thinkTime"))
+        if think <= 0:
+            raise InvalidInputError(
+                "load.users.thinkTime",
+                load.users.think_time,
+                "must be above 0: users who never pause have no highest rate; give load.requestRate instead",
+            )
+        return load.users.count / think
+    assert recorded is not None, "a rule of the workload"
+    return (len(recorded.offsets_s) - 1) / recorded.offsets_s[-1]
+
+
+def _recorded(manifests: Manifests) -> Arrivals | None:
+    trace = manifests.workload.load.trace
+    if trace is None:
+        return None
+    if trace.file is not None:
+        return read_arrivals(_resolved(manifests.directory, trace.file.path))
+    assert manifests.trace is not None
+    assert trace.config_map_key_ref is not None
+    reference = trace.config_map_key_ref
+    return parse_arrivals(manifests.trace.splitlines(), source=f"ConfigMap/{reference.name} {reference.key}")
+
+
+def _arrivals(workload: LlamaWorkloadSpec, recorded: Arrivals | None) -> Arrivals:
+    match workload.arrival_process:
+        case "Replay":
+            assert recorded is not None, "a rule of the workload"
+            return recorded
+        case "Constant":
+            return Arrivals("constant")
+        case "Gamma":
+            return Arrivals("gamma", workload.burstiness)
+        case "Poisson":
+            return Arrivals("poisson")
+
+
+def _prompts(manifests: Manifests) -> tuple[Prompt, ...]:
+    prompts = manifests.workload.prompts
+    seed = manifests.deployment.spec.measurement.seed
+    if prompts.file is not None:
+        return read_prompts(_resolved(manifests.directory, prompts.file.path), seed=seed).prompts
+    reference = prompts.config_map_key_ref or prompts.secret_key_ref
+    if reference is None:
+        return ()
+    assert manifests.prompts is not None
+    kind = "ConfigMap" if prompts.config_map_key_ref is not None else "Secret"
+    source = f"{kind}/{reference.name} {reference.key}"
+    return parse_prompts(manifests.prompts.splitlines(), source=source, seed=seed).prompts
+
+
+def _synthetic(workload: LlamaWorkloadSpec) -> SyntheticPrompts | None:
+    made = workload.prompts.synthetic
+    if made is None:
+        return None
+    prefix = made.shared_prefix
+    return SyntheticPrompts(
+        input_tokens_mean=made.input_tokens.mean,
+        input_tokens_stddev=made.input_tokens.stddev,
+        input_tokens_max=made.input_tokens.max,
+        shared_prefix_tokens=0 if prefix is None else prefix.tokens,
+        prefix_groups=1 if prefix is None else prefix.groups,
+        zipf_exponent=1.0 if prefix is None else float(parse_decimal(prefix.zipf_exponent, "zipfExponent")),
+    )
+
+
+def _sampling(sampling: Sampling | None) -> tuple[tuple[str, Any], ...]:
+    """Request fields of llama-server, in its own names."""
+    if sampling is None:
+        return (("temperature", 0.0),)
+    stated = sampling.model_dump(exclude_none=True)
+    return tuple((name, float(value) if isinstance(value, str) else value) for name, value in stated.items())
+
+
+def _resolved(directory: Path, path: str) -> Path:
+    """A path of the manifest, relative to the manifest."""
+    return directory / path

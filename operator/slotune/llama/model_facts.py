@@ -44,3 +44,11 @@ class ModelFacts:
     """Bytes read per decoded token of one sequence: all but the embedding table's unread rows and idle experts."""
     bits_per_weight: float
     """Weights bits over parameters: the order of lossiness between variants."""
+    feed_forward: int = 0
+    """Elements of the widest feed-forward layer, all chosen experts together; 0 when unknown."""
+    host_weights_bytes: int = 0
+    """Part of ``weights_bytes`` that stays in host memory with all layers on a GPU: input tables of their own."""
+    repacked_bytes: int = 0
+    """Part of ``weights_bytes`` that llama.cpp's CPU backend holds a second time, rearranged for its vector units."""
+    kv_exact: bool = True
+    """False: the architecture keeps caches that ``layers`` does not describe, so KV memory is a lower bound."""

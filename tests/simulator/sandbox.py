@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from slotune.diagnose.attribution import attribute_runs
 from slotune.llama.failures import FailureClass
+from slotune.load.latency_summary import summarize
 from slotune.load.records import RequestRecord, RequestStatus, RunResult
-from slotune.load.summary import IdleProbe, Latencies
+from slotune.load.summary import IdleProbe
 from slotune.sandbox.protocol import Measured, ProgressListener
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -150,7 +149,7 @@ def _curtailed(run: RunResult, promise: Promise, allowed: int) -> tuple[RunResul
     if len(known) <= allowed:
         return run, max((r.finished_s or 0.0) for r in run.records), len(known)
     end = known[allowed][0]
-    records = [_cut(record, end) for record in run.records if record.scheduled_s <= end]
+    records = [record for whole in run.records if (record := _as_known_at(whole, end, promise)) is not None]
     samples = [sample for sample in run.busy_samples if sample[0] <= end]
     return replace(run, records=records, busy_samples=samples, stopped_early=True), end, allowed + 1
 
@@ -163,22 +162,23 @@ def _known_at(record: RequestRecord, violation: Violation, promise: Promise) -> 
     return record.finished_s
 
 
-def _cut(record: RequestRecord, end: float) -> RequestRecord:
-    """The record as it stands at ``end``."""
-    if record.finished_s is None or record.finished_s <= end:
+def _as_known_at(record: RequestRecord, end: float, promise: Promise) -> RequestRecord | None:
+    """The record as the load client keeps it when it is stopped at ``end``: None while its fate is open."""
+    if record.finished_s is not None and record.finished_s <= end:
         return record
-
-    def until(moment: float | None) -> float | None:
-        return moment if moment is not None and moment <= end else None
-
+    first = record.first_token_s if record.first_token_s is not None and record.first_token_s <= end else None
+    if record.scheduled_s + promise.ttft_s > end or (
+        first is not None and first <= record.scheduled_s + promise.ttft_s
+    ):
+        return None
     return replace(
         record,
         status=RequestStatus.UNFINISHED,
-        headers_s=until(record.headers_s),
-        first_token_s=until(record.first_token_s),
-        first_content_s=until(record.first_content_s),
+        headers_s=record.headers_s if record.headers_s is not None and record.headers_s <= end else None,
+        first_token_s=first,
+        first_content_s=first,
         last_token_s=None,
-        finished_s=end,
+        finished_s=None,
         prompt_tokens=None,
         cached_tokens=None,
         prompt_ms=None,
@@ -202,7 +202,7 @@ def _result(
         verdict=verdict,
         gpu_seconds=seconds,
         probe=idle,
-        latencies=_latencies(runs),
+        latencies=summarize(runs),
         attribution=mean,
         slowest=tail,
         planned_requests=planned,
@@ -232,23 +232,3 @@ def _probe_seconds(idle: IdleProbe, problem: Problem) -> float:
     prefill = demand.input_tokens_mean / idle.prefill_tokens_per_s
     decode = demand.output_tokens * idle.decode_step_s
     return problem.measurement.probe_requests * (idle.overhead_s + prefill + decode)
-
-
-def _latencies(runs: Sequence[RunResult]) -> Latencies:
-    records = [record for run in runs for record in run.records]
-    ttft = np.array([r.ttft_s for r in records if r.ttft_s is not None])
-    speed = np.array([r.tokens_per_second for r in records if r.tokens_per_second is not None])
-    if not ttft.size:
-        return Latencies()
-    gaps = [r.longest_gap_s for r in records if r.ttft_s is not None]
-    outputs = [r.output_tokens for r in records if r.output_tokens is not None]
-    return Latencies(
-        ttft_p50_s=float(np.quantile(ttft, 0.5)),
-        ttft_p95_s=float(np.quantile(ttft, 0.95)),
-        ttft_p99_s=float(np.quantile(ttft, 0.99)),
-        tokens_per_second_p5=float(np.quantile(speed, 0.05)) if speed.size else None,
-        tokens_per_second_p50=float(np.quantile(speed, 0.5)) if speed.size else None,
-        longest_gap_p99_s=float(np.quantile(gaps, 0.99)),
-        ttft_quantiles_s=tuple(np.quantile(ttft, np.linspace(0, 1, 101)).tolist()),
-        mean_output_tokens=float(np.mean(outputs)) if outputs else None,
-    )

@@ -39,14 +39,18 @@ def simulate(
         trace.groups,
         trace.shared_prefix_tokens,
     )
+    records = _records(trace, scheduled, served, warmup)
+    begin = scheduled[warmup - 1] if warmup else 0.0
     return RunResult(
         seed=seed,
         rate=rate,
-        records=_records(trace, scheduled, served, warmup),
+        records=records,
         trace_hash=f"simulated-{seed}",
         warmup_requests=warmup,
-        window_s=scheduled[-1] - (scheduled[warmup - 1] if warmup else 0.0),
-        busy_samples=[sample for sample in served.busy_samples if sample[0] >= scheduled[min(warmup, requests)]],
+        window_s=scheduled[-1] - begin,
+        window_token_events=sum(record.token_events for record in records),
+        in_flight_area_s=sum(r.finished_s - r.scheduled_s for r in records if r.finished_s is not None),
+        busy_samples=[sample for sample in served.busy_samples if begin <= sample[0] <= scheduled[-1]],
     )
 
 

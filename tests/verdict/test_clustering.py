@@ -12,7 +12,7 @@ from slotune.verdict.clustering import cautious_design_effect, design_effect, ef
 marks = st.lists(st.lists(st.booleans(), max_size=60), max_size=6)
 
 
-def two_state_chain(generator: np.random.Generator, n: int, share: float, effect: float) -> np.ndarray:
+def two_state_chain(generator: np.random.Generator, n: int, share: float, effect: float) -> list[bool]:
     """Marks whose lag-1 autocorrelation r gives the design effect (1 + r) / (1 - r)."""
     r = (effect - 1) / (effect + 1)
     draws = generator.random(n)
@@ -20,7 +20,7 @@ def two_state_chain(generator: np.random.Generator, n: int, share: float, effect
     chain[0] = draws[0] < share
     for i in range(1, n):
         chain[i] = draws[i] < share + r * (chain[i - 1] - share)
-    return chain
+    return [bool(mark) for mark in chain]
 
 
 @pytest.mark.parametrize("effect", [1.0, 2.0, 6.0])

@@ -67,7 +67,7 @@ def test_a_trial_too_short_to_pass_stops_when_the_promise_is_shown_broken() -> N
 @given(st.integers(0, 2**32), st.floats(0.0, 0.3))
 def test_nothing_that_could_have_passed_is_stopped(seed: int, share: float) -> None:
     generator = np.random.default_rng(seed)
-    runs = [run_of_marks(generator.random(100) < share) for _ in range(3)]
+    runs = [run_of_marks([bool(mark) for mark in generator.random(100) < share]) for _ in range(3)]
     tally = Tally(StopRule(300, PROMISE, 0.9))
     stopped = False
     for one in runs:

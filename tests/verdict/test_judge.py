@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from slotune.load.records import RequestRecord, RequestStatus
+from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.verdict.judge import judge
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
 from tests.verdict.builders import PROMISE, record, run, run_of_marks, runs_of_counts
 
 LATE_CLIENT = ("ClientLate", "the client sent 3 % of requests more than 10 ms late")
-LITTLE = ("LittlesLaw", "requests in flight differ by 12 % from rate times residence")
+LITTLE = ("LittlesLaw", "requests were in flight for 31 s in all but their records say 25 s")
 
 
-def judged(runs: list, *, planned: int = 1000, confidence: float = 0.95, looks: int = 1) -> Verdict:
+def judged(runs: Sequence[RunResult], *, planned: int = 1000, confidence: float = 0.95, looks: int = 1) -> Verdict:
     return judge(runs, PROMISE, confidence=confidence, planned_requests=planned, looks=looks)
 
 
@@ -76,6 +78,14 @@ def test_an_early_stop_is_inconclusive_when_they_would_not() -> None:
 def test_an_early_stop_never_passes() -> None:
     verdict = judged([run_of_marks([False] * 1000), run_of_marks([False] * 1000, stopped=True)])
     assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "it was stopped before its end" in verdict.reason
+
+
+def test_requests_that_were_cut_off_dilute_the_evidence_for_a_fail() -> None:
+    known = [record(i, ttft=2.0) for i in range(0, 40, 8)]  # 5 late ones among 33 that were sent
+    verdict = judged([run(known, stopped=True)], planned=200)
+    assert (verdict.requests, verdict.violations) == (33, 5)
+    assert verdict.reason.startswith("5 of the first 33 requests were late")
 
 
 def test_a_short_run_may_fail_but_not_pass() -> None:
@@ -118,17 +128,10 @@ def test_a_missed_gate_is_invalid_whatever_was_counted() -> None:
         assert verdict.requests == 400
 
 
-def test_an_overloaded_server_can_not_hide_behind_the_law_it_breaks() -> None:
-    overloaded = run([record(i, ttft=float(i)) for i in range(200)], gates=[LITTLE])
-    assert judged([overloaded]).outcome is Outcome.FAIL
-    kept = run([record(i) for i in range(200)], gates=[LITTLE])
-    assert judged([kept] * 5).outcome is Outcome.INVALID
-
-
-def test_a_late_client_beside_an_overload_stays_invalid() -> None:
-    overloaded = run([record(i, ttft=float(i)) for i in range(200)], gates=[LITTLE, LATE_CLIENT])
-    verdict = judged([overloaded])
-    assert (verdict.outcome, verdict.code) == (Outcome.INVALID, "ClientLate")
+def test_the_first_gate_names_the_cause_and_the_others_are_mentioned() -> None:
+    verdict = judged([run([record(0)], gates=[LITTLE, LATE_CLIENT]), run([record(0)], gates=[LITTLE])])
+    assert verdict.code == "LittlesLaw"
+    assert verdict.reason.endswith("(in 2 of 2 runs); also ClientLate")
 
 
 def test_nothing_sent_is_invalid() -> None:

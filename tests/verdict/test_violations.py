@@ -6,7 +6,7 @@ import pytest
 
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.verdict.promise import Promise
-from slotune.verdict.violations import Violation, run_violations, violation_of, violation_shares
+from slotune.verdict.violations import Violation, judged_requests, violation_of, violation_shares
 from tests.verdict.builders import PROMISE, record, run
 
 CASES = {
@@ -43,19 +43,30 @@ def test_a_late_client_makes_a_request_late() -> None:
     assert violation_of(late, PROMISE) is Violation.LATE
 
 
-def test_requests_cut_off_by_the_stop_rule_are_no_violations() -> None:
-    cut = RequestRecord(index=3, prompt_id=3, scheduled_s=9.8, sent_s=9.8)
-    waiting_too_long = RequestRecord(index=2, prompt_id=2, scheduled_s=8.0, sent_s=8.0)
-    decoding = RequestRecord(index=1, prompt_id=1, scheduled_s=6.0, sent_s=6.0, headers_s=6.1, first_token_s=6.5)
-    ended = record(0, scheduled=5.0, ttft=4.0, speed=100)  # last token at 10.0
-    never_sent = RequestRecord(index=4, prompt_id=4, scheduled_s=12.0)
-    stopped = run([ended, decoding, waiting_too_long, cut, never_sent], stopped=True)
-    assert run_violations(stopped, PROMISE) == [Violation.LATE, None, Violation.LATE, None]
+def test_requests_in_flight_at_a_stop_count_as_kept_unless_they_were_late() -> None:
+    ended_late = record(10, ttft=4.0)
+    token_came_late = RequestRecord(index=12, prompt_id=12, scheduled_s=6.0, sent_s=6.0, first_token_s=7.5)
+    no_token_in_time = RequestRecord(index=14, prompt_id=14, scheduled_s=8.0, sent_s=8.0)
+    # Requests 11 and 13 were in flight with their fate open, so they have no record; 15 and later were not waited for.
+    stopped = run([ended_late, token_came_late, no_token_in_time], stopped=True)
+    stopped.warmup_requests = 10
+    judged = judged_requests(stopped, PROMISE)
+    assert [one.violation for one in judged] == [Violation.LATE, None, Violation.LATE, None, Violation.LATE]
+    assert [one.record and one.record.index for one in judged] == [10, None, 12, None, 14]
+
+
+def test_a_request_given_up_at_its_time_limit_is_unfinished_also_when_the_run_was_stopped() -> None:
+    given_up = record(0, status=RequestStatus.UNFINISHED)
+    assert [one.violation for one in judged_requests(run([given_up], stopped=True), PROMISE)] == [Violation.UNFINISHED]
+
+
+def test_a_run_stopped_before_anything_was_known_counts_nothing() -> None:
+    assert judged_requests(run([], stopped=True), PROMISE) == []
 
 
 def test_the_same_requests_are_violations_when_the_run_went_to_its_end() -> None:
     open_end = RequestRecord(index=0, prompt_id=0, scheduled_s=0.0, sent_s=0.0)
-    assert run_violations(run([open_end]), PROMISE) == [Violation.UNFINISHED]
+    assert [one.violation for one in judged_requests(run([open_end]), PROMISE)] == [Violation.UNFINISHED]
 
 
 def test_shares_are_per_run_and_skip_empty_ones() -> None:

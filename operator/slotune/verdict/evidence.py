@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotune.load.records import RequestRecord, RunResult
+from slotune.load.records import RunResult
 from slotune.verdict.binomial import excess_p_value, share_lower, share_upper
 from slotune.verdict.clustering import cautious_design_effect, design_effect
 from slotune.verdict.promise import Promise
 from slotune.verdict.run_level import run_share_upper
-from slotune.verdict.violations import Violation, judged_records, run_violations
+from slotune.verdict.violations import Judged, Violation, judged_requests
 
 __all__ = ["Evidence", "ShareEvidence", "gather", "weigh"]
 
@@ -83,42 +83,37 @@ def weigh(
 
 def gather(runs: Sequence[RunResult], promise: Promise, confidence: float) -> Evidence:
     """Everything that ``runs`` show, at ``confidence``."""
-    marks = [run_violations(run, promise) for run in runs]
-    times = [
-        [_ttft(record, mark) for record, mark in zip(judged_records(run), run_marks, strict=True)]
-        for run, run_marks in zip(runs, marks, strict=True)
-    ]
+    judged = [judged_requests(run, promise) for run in runs]
+    times = [[_ttft(one) for one in run] for run in judged]
     speeds = sorted(
         record.tokens_per_second for run in runs for record in run.records if record.tokens_per_second is not None
     )
     return Evidence(
         share=weigh(
-            [[mark is not None for mark in run] for run in marks],
+            [[one.violation is not None for one in run] for run in judged],
             promise.violation_share,
             confidence,
-            [
-                [_severity(record, mark, promise) for record, mark in zip(judged_records(run), run_marks, strict=True)]
-                for run, run_marks in zip(runs, marks, strict=True)
-            ],
+            [[_severity(one, promise) for one in run] for run in judged],
         ),
-        kinds=Counter(mark for run in marks for mark in run if mark is not None),
+        kinds=Counter(one.violation for run in judged for one in run if one.violation is not None),
         ttft_p95_s=_quantile(sorted(t for run in times for t in run if t is not None), _P95),
         ttft_p95_upper_s=_p95_upper([[t for t in run if t is not None] for run in times], confidence),
         tokens_per_second_p5=_quantile(speeds, 1 - _P95),
     )
 
 
-def _ttft(record: RequestRecord, mark: Violation | None) -> float | None:
-    """Infinity for a violation that never brought a token, None for a request that we cut off before its time."""
-    if record.ttft_s is not None:
-        return record.ttft_s
-    return None if mark is None else math.inf
+def _ttft(one: Judged) -> float | None:
+    """Infinity for a violation that never brought a token, None for a request whose fate was not known."""
+    if one.record is not None and one.record.ttft_s is not None:
+        return one.record.ttft_s
+    return None if one.violation is None else math.inf
 
 
-def _severity(record: RequestRecord, mark: Violation | None, promise: Promise) -> float:
+def _severity(one: Judged, promise: Promise) -> float:
     """How near a request came to a violation: above 1 it is one; infinite where nothing could be timed."""
-    if record.ttft_s is None:
-        return 0.0 if mark is None else math.inf
+    record = one.record
+    if record is None or record.ttft_s is None:
+        return 0.0 if one.violation is None else math.inf
     slow = 0.0
     if promise.tokens_per_second_per_user is not None and record.tokens_per_second is not None:
         slow = promise.tokens_per_second_per_user / record.tokens_per_second

@@ -2,8 +2,9 @@
 
 The order of the rules, first match wins:
 
-1. Invalid: a validity gate was missed, so the numbers describe the measurement. One exception, see
-   :data:`GATES_THAT_OVERLOAD_MISSES`.
+1. Invalid: a validity gate was missed, so the numbers describe the measurement. No Fail outranks it, however clear:
+   a client that was late makes requests late on any server, and tokens that somebody else was served make it slow.
+   Overload of the server itself never misses a gate (``slotune.load.gates``), so no bad candidate hides here.
 2. Fail: so many violations would be a rare accident (1 - confidence) if the promise were just kept.
 3. Pass: all planned requests were sent, and both the binomial bound on effective requests and the t bound over
    two or more runs lie within the promise. One bound alone passes too often: the first is blind to how runs differ,
@@ -23,15 +24,7 @@ from slotune.verdict.evidence import Evidence, gather
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
 
-__all__ = ["GATES_THAT_OVERLOAD_MISSES", "judge"]
-
-GATES_THAT_OVERLOAD_MISSES = frozenset({"LittlesLaw"})
-"""Gates that a server beyond its capacity misses by itself, so they don't excuse a Fail.
-
-Little's law holds for a steady state, and a queue that grows to the end of the run is none. Gates about the client
-(late, busy, off the planned rate) are not here: a client that was late makes requests late on any server, so the
-server is never blamed for it. Nor are counters that disagree: somebody else's traffic may have been served.
-"""
+__all__ = ["judge"]
 
 
 def judge(
@@ -52,15 +45,13 @@ def judge(
     evidence = gather(runs, promise, per_look)
     share = evidence.share
     stopped = any(run.stopped_early for run in runs)
-    is_broken = share.requests > 0 and share.excess_p_value <= 1 - per_look
     gates = [gate for run in runs for gate in run.invalid_reasons]
-    unexcused = [gate for gate in gates if not (is_broken and gate[0] in GATES_THAT_OVERLOAD_MISSES)]
-    if unexcused:
-        outcome, code, reason = Outcome.INVALID, unexcused[0][0], wording.missed_gates(unexcused, len(runs))
+    limit = pass_limit(planned_requests, promise.violation_share, per_look)
+    if gates:
+        outcome, code, reason = Outcome.INVALID, gates[0][0], wording.missed_gates(gates, len(runs))
     elif not share.requests:
         outcome, code, reason = Outcome.INVALID, "NothingSent", "no request was sent in the measured window"
-    elif is_broken:
-        limit = pass_limit(planned_requests, promise.violation_share, per_look)
+    elif share.excess_p_value <= 1 - per_look:
         outcome, code = Outcome.FAIL, "TooManyViolations"
         reason = wording.broken(share, evidence.kinds, promise, planned=planned_requests, limit=limit, stopped=stopped)
     elif not stopped and (fewest := _fewest_if_short(evidence, promise, per_look, planned_requests, len(runs))):
@@ -71,7 +62,7 @@ def judge(
         reason = wording.kept(share, evidence.kinds, promise, per_look)
     else:
         outcome, code = Outcome.INCONCLUSIVE, "NeitherShown"
-        reason = wording.neither_shown(share, evidence.kinds, promise, per_look, stopped=stopped)
+        reason = wording.neither_shown(share, evidence.kinds, promise, per_look, limit=limit, stopped=stopped)
     return _verdict(outcome, code, reason, confidence, evidence)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.verdict.promise import Promise
 
-__all__ = ["Violation", "judged_records", "run_violations", "violation_of", "violation_shares"]
+__all__ = ["Judged", "Violation", "judged_requests", "violation_of", "violation_shares"]
 
 
 class Violation(enum.StrEnum):
@@ -49,9 +50,6 @@ _BY_STATUS = {
     RequestStatus.UNFINISHED: Violation.UNFINISHED,
 }
 
-_BY_ANSWER = frozenset(RequestStatus) - {RequestStatus.UNFINISHED}
-"""Ends that a request can only have after it was sent, or tried."""
-
 
 def violation_of(record: RequestRecord, promise: Promise) -> Violation | None:
     """How a request that has ended broke the promise; None when it kept it.
@@ -70,46 +68,40 @@ def violation_of(record: RequestRecord, promise: Promise) -> Violation | None:
     return None
 
 
-def judged_records(run: RunResult) -> list[RequestRecord]:
-    """The requests of the window that count: all, or those that were sent when the stop rule ended the run."""
-    if not run.stopped_early:
-        return run.records
-    return [record for record in run.records if record.sent_s is not None or record.status in _BY_ANSWER]
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One request of a run's window that was sent."""
+
+    violation: Violation | None
+    record: RequestRecord | None
+    """None when the run was stopped before this request's fate was known; it then counts as kept."""
 
 
-def run_violations(run: RunResult, promise: Promise) -> list[Violation | None]:
-    """One entry per record of :func:`judged_records`.
+def judged_requests(run: RunResult, promise: Promise) -> list[Judged]:
+    """The requests that count, in send order.
 
-    When the stop rule ended the run, requests in flight were cut off by us, not by the server. They count as kept
-    unless they were late already by then: a Fail may not rest on requests that never had their time.
+    A run that went to its end has a record of each. A run that the stop rule ended has records only of requests whose
+    fate was known by then, and late ones are known sooner than good ones. Leaving the others out would make the share
+    of violations look larger than it is, so every request that was sent before the last known one is counted, as kept:
+    a Fail may not rest on requests that never had their time.
     """
-    records = judged_records(run)
     if not run.stopped_early:
-        return [violation_of(record, promise) for record in records]
-    end = _last_moment(records)
-    return [_violation_at_stop(record, promise, end) for record in records]
+        return [Judged(violation_of(record, promise), record) for record in run.records]
+    if not run.records:
+        return []
+    known = {record.index: Judged(_violation_at_stop(record, promise), record) for record in run.records}
+    first = min(run.warmup_requests, *known)
+    return [known.get(index, Judged(None, None)) for index in range(first, max(known) + 1)]
 
 
 def violation_shares(runs: Iterable[RunResult], promise: Promise) -> tuple[float, ...]:
     """Violations over requests of each run that sent any."""
-    marks = [run_violations(run, promise) for run in runs]
-    return tuple(sum(mark is not None for mark in run) / len(run) for run in marks if run)
+    judged = [judged_requests(run, promise) for run in runs]
+    return tuple(sum(one.violation is not None for one in run) / len(run) for run in judged if run)
 
 
-def _violation_at_stop(record: RequestRecord, promise: Promise, end: float) -> Violation | None:
-    if record.status is not RequestStatus.UNFINISHED:
-        return violation_of(record, promise)
-    ttft = end - record.scheduled_s if record.ttft_s is None else record.ttft_s
-    return Violation.LATE if ttft > promise.ttft_s else None
-
-
-def _last_moment(records: Iterable[RequestRecord]) -> float:
-    """The latest time that any request speaks of: the run was stopped then or a little later."""
-    return max(
-        (moment for record in records for moment in _moments(record) if moment is not None),
-        default=0.0,
-    )
-
-
-def _moments(record: RequestRecord) -> tuple[float | None, ...]:
-    return (record.sent_s, record.headers_s, record.first_token_s, record.last_token_s, record.finished_s)
+def _violation_at_stop(record: RequestRecord, promise: Promise) -> Violation | None:
+    """A request in flight has a record only if its time was up: without a token by then, or with a late one."""
+    if record.status is RequestStatus.UNFINISHED and record.finished_s is None:
+        return Violation.LATE if record.ttft_s is None or record.ttft_s > promise.ttft_s else None
+    return violation_of(record, promise)

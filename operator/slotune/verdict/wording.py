@@ -31,7 +31,7 @@ def broken(
 
 
 def neither_shown(
-    share: ShareEvidence, kinds: Counter[Violation], promise: Promise, confidence: float, *, stopped: bool
+    share: ShareEvidence, kinds: Counter[Violation], promise: Promise, confidence: float, *, limit: int, stopped: bool
 ) -> str:
     """Why it is neither: the promised share lies between the bounds."""
     upper = max(share.share_upper, share.run_share_upper or 0.0)
@@ -40,7 +40,9 @@ def neither_shown(
         clusters = (
             f" They came in clusters, so the requests tell as much as {share.effective_requests:,.0f} would apart."
         )
-    ending = "; a pass is out of reach" if stopped else ""
+    ending = ""
+    if stopped:
+        ending = "; a pass is out of reach" if share.violations > limit else "; it was stopped before its end"
     return (
         f"{_counted(share, kinds, first=stopped)}, so of all requests between {_percent(share.share_lower)} and "
         f"{_percent(upper)} do at {_percent(confidence)} confidence, and {_percent(promise.violation_share)} may: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from slotune.report.bought import StepState, bought_steps, saved_phrase
+from slotune.report.bought import StepState, bought_steps, saved_phrase, state_phrase
 from tests.report.samples import demo_like, infeasible, worked_example
 
 
@@ -70,3 +70,19 @@ def test_dearer_hardware_costs_more_and_says_so() -> None:
     rows = bought_steps(sample.problem, replace(sample.decision, steps=tuple(steps)))
     assert saved_phrase(sample.problem, rows[2]) == "costs $160 more"
     assert saved_phrase(sample.problem, rows[3]) == "costs the same"
+
+
+def test_steps_that_were_not_measured_leave_their_share_to_the_next() -> None:
+    sample = worked_example()
+    steps = list(sample.decision.steps)
+    for index in (1, 2):
+        steps[index] = replace(steps[index], replicas=None, monthly_cost=None, result=None, kept=False, note="too big")
+    rows = bought_steps(sample.problem, replace(sample.decision, steps=tuple(steps)))
+    assert [state_phrase(r) for r in rows] == [
+        "misses the promise",
+        "not measured",
+        "not measured",
+        "keeps the promise",
+    ]
+    assert rows[1].cost is None
+    assert saved_phrase(sample.problem, rows[3]) == "together saves $5,840"

@@ -71,3 +71,9 @@ def test_a_long_ladder_keeps_the_winner_and_today() -> None:
     assert len(rungs) == MOST_RUNGS
     assert sum(r.winner for r in rungs) == 1
     assert sum(r.today for r in rungs) == 1
+
+
+def test_the_winner_keeps_the_promise_even_when_only_the_decision_knows_its_trial() -> None:
+    sample = worked_example()
+    rungs = ladder_of(sample.problem, sample.decision, ())
+    assert [(r.winner, r.state) for r in rungs if r.winner] == [(True, StepState.KEPT)]

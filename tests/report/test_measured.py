@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slotune.load.demand import Prompt
-from slotune.report.measured import how_measured, lowered_in_short, lowered_settings, warnings_of
+from slotune.report.measured import headroom_sentence, how_measured, lowered_in_short, lowered_settings, warnings_of
 from slotune.search.problem import Measurement
 from tests.report.samples import demo_like, infeasible, worked_example
 
@@ -68,3 +68,18 @@ def test_a_warning_is_said_once_with_its_count() -> None:
         "clocks were throttled (3 trials)",
         "a",
     )
+
+
+def test_headroom_is_claimed_only_when_it_was_shown() -> None:
+    decision = worked_example().decision
+    assert decision.choice is not None
+    assert headroom_sentence(decision) == ""
+    roomy = replace(decision, choice=replace(decision.choice, headroom=1.5))
+    assert headroom_sentence(roomy) == "The winner kept the promise at 1.5 times the rate that it is owed."
+    assert headroom_sentence(infeasible().decision) == ""
+
+
+def test_the_memory_of_the_winner_is_the_one_that_its_log_states() -> None:
+    sample = worked_example()
+    facts = dict(how_measured(sample.problem, sample.decision, sample.results, {}))
+    assert facts["Memory"] == "18 GiB for the winner, as its log states it."

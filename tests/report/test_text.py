@@ -79,9 +79,9 @@ def test_trials_come_row_by_row_with_their_reason() -> None:
         "                                                                                           "
         "were read before and are read again.\n"
         "  3  16 slots, prefix cache, Q8_0, KV q8_0     6/s ×1      Pass             0.64 s     43  "
-        "kept for 986 of 1,000 requests; at most\n"
+        "Kept for 986 of 1,000 requests; at most\n"
         "     (confirmation)                                                                        "
-        "4 % can be late, 5 % are allowed\n"
+        "4 % can be late, 5 % are allowed.\n"
     )
 
 

@@ -7,9 +7,9 @@ marked as missed, never shown as if it were a price that one could pay.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
 
 from slotune.llama.candidate import Candidate
 from slotune.report.figures import money
@@ -20,7 +20,7 @@ from slotune.search.problem import Problem
 from slotune.search.trial import TrialResult
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["BoughtStep", "StepState", "bought_steps", "bought_summary", "saved_phrase"]
+__all__ = ["BoughtStep", "StepState", "bought_steps", "saved_phrase", "state_phrase"]
 
 
 class StepState(enum.StrEnum):
@@ -46,7 +46,9 @@ class BoughtStep:
     """Replicas that keep the promise, or that were tried when none did."""
     cost: Decimal | None
     saved: Decimal | None
-    """Monthly cost against the row before; None unless both are known, kept or not, in one currency."""
+    """Monthly cost against the last row that has one; None when not kept, or not in one currency."""
+    together: bool
+    """Whether rows between that one and this have no cost, so that ``saved`` is what they all bought together."""
     result: TrialResult | None
     note: str
 
@@ -66,24 +68,8 @@ def bought_steps(problem: Problem, decision: Decision) -> tuple[BoughtStep, ...]
     steps = decision.steps if len(decision.steps) > 1 else _ends_only(problem, decision)
     rows: list[BoughtStep] = []
     for step in steps:
-        rows.append(_row(problem, decision, step, rows[-1] if rows else None))
+        rows.append(_row(problem, decision, step, rows))
     return tuple(rows)
-
-
-def bought_summary(rows: tuple[BoughtStep, ...]) -> str:
-    """``queue 5 → 4 · cache 4 → 2``: one line for the terminal."""
-    parts = []
-    for before, row in pairwise(rows):
-        if row.state is StepState.MISSED:
-            parts.append(f"{row.title.lower()} not enough on its own")
-        elif row.state is StepState.UNKNOWN:
-            parts.append(f"{row.title.lower()} undecided")
-        elif before.replicas == row.replicas and before.candidate.gpu_class == row.candidate.gpu_class:
-            kept = " (now kept)" if before.state is not StepState.KEPT else ""
-            parts.append(f"{row.title.lower()} stays at {row.replicas}{kept}")
-        else:
-            parts.append(f"{row.title.lower()} {before.replicas} → {row.replicas}")
-    return " · ".join(parts)
 
 
 def _ends_only(problem: Problem, decision: Decision) -> tuple[Step, ...]:
@@ -96,7 +82,8 @@ def _ends_only(problem: Problem, decision: Decision) -> tuple[Step, ...]:
     )
 
 
-def _row(problem: Problem, decision: Decision, step: Step, before: BoughtStep | None) -> BoughtStep:
+def _row(problem: Problem, decision: Decision, step: Step, rows: Sequence[BoughtStep]) -> BoughtStep:
+    before = rows[-1] if rows else None
     title, meaning = _TITLES.get(step.name, (step.name.capitalize(), ""))
     state = _state(step)
     replicas = step.replicas
@@ -104,6 +91,7 @@ def _row(problem: Problem, decision: Decision, step: Step, before: BoughtStep | 
         replicas = today_of(problem, decision).replicas
     if replicas is None and step.result is not None:
         replicas = replicas_at(problem, step.result.trial.rate)
+    priced = next((row for row in reversed(rows) if row.cost is not None), None)
     cost = step.monthly_cost if step.monthly_cost is not None else cost_of(problem, step.candidate, replicas)
     return BoughtStep(
         name=step.name,
@@ -114,7 +102,8 @@ def _row(problem: Problem, decision: Decision, step: Step, before: BoughtStep | 
         state=state,
         replicas=replicas,
         cost=cost,
-        saved=_saved(problem, before, step.candidate, cost, state),
+        saved=_saved(problem, priced, step.candidate, cost, state),
+        together=priced is not before,
         result=step.result,
         note=step.note,
     )
@@ -138,6 +127,13 @@ def _saved(
     return before.cost - cost
 
 
+def state_phrase(row: BoughtStep) -> str:
+    """What is known of the promise at this step, in two or three words."""
+    if row.state is StepState.UNKNOWN:
+        return "not measured" if row.result is None else "not decided"
+    return "keeps the promise" if row.state is StepState.KEPT else "misses the promise"
+
+
 def saved_phrase(problem: Problem, row: BoughtStep) -> str:
     """``saves $1,460``, ``costs $1,460 more``, ``costs the same``, or empty."""
     if row.saved is None:
@@ -145,4 +141,5 @@ def saved_phrase(problem: Problem, row: BoughtStep) -> str:
     currency = currency_of(problem, row.candidate)
     if row.saved == 0:
         return "costs the same"
-    return f"saves {money(row.saved, currency)}" if row.saved > 0 else f"costs {money(-row.saved, currency)} more"
+    words = f"saves {money(row.saved, currency)}" if row.saved > 0 else f"costs {money(-row.saved, currency)} more"
+    return f"together {words}" if row.together else words

@@ -20,6 +20,7 @@ __all__ = [
     "cost_bar",
     "has_parts",
     "latency_curves",
+    "longest_wait",
     "scale_for",
     "wait_axis",
     "wait_bar",
@@ -119,7 +120,7 @@ def wait_axis(scale: Scale, target: float, percentile: str) -> Markup:
             parts.append(svg.text(at, 34, seconds(tick), "tick" if tick else "tick first"))
     at = scale.at(target)
     words = f"owed {seconds(target)}"
-    parts.append(svg.text(at, 14, words, "owed-name" + (" first" if at < 0.1 else " last" if at > 0.9 else "")))
+    parts.append(svg.text(at, 14, words, f"owed-name{_anchor(at)}"))
     title = f"Axis in seconds, 0 to {seconds(scale.high)}; the {percentile} may be at most {seconds(target)}"
     return svg.figure(title, 40, parts, kind="axis")
 
@@ -127,6 +128,11 @@ def wait_axis(scale: Scale, target: float, percentile: str) -> Markup:
 def has_parts(result: TrialResult) -> bool:
     """Whether any part of the wait was measured."""
     return bool(_parts(result.attribution) or _parts(result.slowest))
+
+
+def longest_wait(result: TrialResult) -> float:
+    """Seconds that the longest bar of a trial needs; 0 when its parts were not measured."""
+    return max(_total(_parts(result.attribution)), _total(_parts(result.slowest)))
 
 
 def wait_bar(label: str, result: TrialResult, mark: tuple[str, float | None], target: float, scale: Scale) -> Markup:
@@ -194,24 +200,33 @@ def latency_curves(distributions: Sequence[Distribution], target: float, owed_sh
     for tick in scale.ticks():
         at = scale.at(tick)
         parts.append(svg.vertical(at, top, top + height, "grid"))
-        place = " first" if at < 0.04 else " last" if at > 0.96 else ""
-        parts.append(svg.text(at, top + height + 18, seconds(tick), f"tick{place}"))
+        parts.append(svg.text(at, top + height + 18, seconds(tick), f"tick{_anchor(at, 0.04)}"))
     parts.append(svg.rectangle(0, scale.at(target), level(1.0), level(owed_share) - level(1.0), "goal"))
     parts.append(svg.horizontal(0, 1, level(owed_share), "owed"))
     parts.append(svg.vertical(scale.at(target), top - 8, top + height, "owed"))
     at = scale.at(target)
-    place = " first" if at < 0.12 else " last" if at > 0.88 else ""
-    parts.append(svg.text(at, 12, f"owed {seconds(target)}", f"owed-name{place}"))
+    parts.append(svg.text(at, 12, f"owed {seconds(target)}", f"owed-name{_anchor(at)}"))
     for distribution in drawn:
         points = [(scale.at(q), index / 100) for index, q in enumerate(_hundred(distribution))]
         parts.append(svg.curve(points, top, height, f"line {distribution.kind}"))
-    parts.append(svg.text(1, level(0.5) - 5, "half of requests", "tick last"))
+    free = _free_place([scale.at(target), *(scale.at(d.at(0.5)) for d in drawn)])
+    parts.append(svg.text(free, level(0.5) - 5, "half of requests", f"tick{_anchor(free)}"))
     parts.append(svg.text(0, level(owed_share) + 15, f"{owed_share * 100:g} %", "owed-name first", dx=2))
     for distribution in drawn:
         x = scale.at(distribution.at(owed_share))
         parts.append(svg.circle(x, level(owed_share), 4.5, f"dot {distribution.kind}"))
     picture = svg.figure(_spoken(drawn, target, owed_share), int(top + height + 26), parts, kind="curves")
     return Curves(picture, scale.logarithmic)
+
+
+def _free_place(taken: Sequence[float]) -> float:
+    """The place, an edge or between, whose nearest line is farthest."""
+    return max((0.0, 1.0, 0.5, 0.3, 0.7), key=lambda place: min((abs(place - x) for x in taken), default=1.0))
+
+
+def _anchor(place: float, margin: float = 0.12) -> str:
+    """CSS class that keeps words inside the frame."""
+    return " first" if place < margin else " last" if place > 1 - margin else ""
 
 
 def _spoken(drawn: Sequence[Distribution], target: float, owed_share: float) -> str:

@@ -18,13 +18,14 @@ from markupsafe import Markup
 
 from slotune.report import svg
 from slotune.report.answer import answer_of, owed_sentence
-from slotune.report.bought import BoughtStep, StepState, bought_steps, saved_phrase
+from slotune.report.bought import BoughtStep, StepState, bought_steps, saved_phrase, state_phrase
 from slotune.report.charts import (
     Distribution,
     Scale,
     cost_bar,
     has_parts,
     latency_curves,
+    longest_wait,
     scale_for,
     wait_axis,
     wait_bar,
@@ -33,7 +34,7 @@ from slotune.report.command import command_text
 from slotune.report.figures import MISSING, money, percent, plural, seconds, sentence, target_percentile
 from slotune.report.labels import candidate_label, settings
 from slotune.report.ladder import Rung, gap_sentence, ladder_of
-from slotune.report.measured import how_measured, lowered_settings, warnings_of
+from slotune.report.measured import headroom_sentence, how_measured, lowered_settings, warnings_of
 from slotune.report.reasons import reason_groups
 from slotune.report.redaction import REDACTED
 from slotune.report.standing import currency_of, machines, measured, owed_wait, today_of
@@ -87,13 +88,13 @@ def render_html(
         "percentile": target_percentile(problem.promise.violation_share),
         "command": command,
         "redacted": REDACTED in command,
-        "today_findings": findings.get(today_row.key, ()) if today_row else (),
+        "today_findings": [sentence(words) for words in findings.get(today_row.key, ())] if today_row else [],
         "steps": _steps(problem, decision),
         **_waits(problem, decision, results, by_trial),
         **_curves(problem, decision),
         "rungs": _rungs(problem, decision, results),
         "gap": gap_sentence(problem, decision),
-        "proved": tuple(sentence(words) for words in decision.proved),
+        "proved": tuple(sentence(words) for words in (*decision.proved, headroom_sentence(decision)) if words),
         "not_proved": tuple(sentence(words) for words in decision.not_proved),
         "proof_note": _proof_note(problem, decision),
         "groups": reason_groups(problem, decision),
@@ -169,23 +170,23 @@ def _steps(problem: Problem, decision: Decision) -> tuple[_StepView, ...]:
 
 def _step_view(problem: Problem, step: BoughtStep, most: float, index: int) -> _StepView:
     cost = money(step.cost, currency_of(problem, step.candidate))
-    share = float(step.cost) / most if step.cost is not None and most > 0 else 0.0
-    on = machines(step.replicas, step.candidate) if step.replicas is not None else "not measured"
-    verdict = {
-        StepState.KEPT: "keeps the promise",
-        StepState.MISSED: "misses the promise",
-        StepState.UNKNOWN: "not decided",
-    }[step.state]
+    on = machines(step.replicas, step.candidate) if step.replicas is not None else ""
     wait = owed_wait(problem, step.result)
     percentile = target_percentile(problem.promise.violation_share)
-    facts = [on, f"{percentile} {seconds(wait)}" if wait is not None else "", step.meaning, step.note]
+    note = "" if step.note == "not measured" else step.note  # the state says it already
+    facts = [on, f"{percentile} {seconds(wait)}" if wait is not None else "", step.meaning, note]
+    bar = Markup("")
+    if step.cost is not None:
+        title = f"{step.title}: {on}, {cost} a month, {state_phrase(step)}"
+        share = float(step.cost) / most if most > 0 else 0.0
+        bar = cost_bar(title, share, step.replicas, step.state, f"s{index}")
     return _StepView(
         title=step.title,
         changes=", ".join(step.changes),
         cost=cost,
-        bar=cost_bar(f"{step.title}: {on}, {cost} a month, {verdict}", share, step.replicas, step.state, f"s{index}"),
+        bar=bar,
         why=" · ".join(fact.rstrip(".") for fact in facts if fact),
-        bought=saved_phrase(problem, step) or verdict,
+        bought=saved_phrase(problem, step) or state_phrase(step),
         state=step.state,
     )
 
@@ -197,7 +198,7 @@ def _waits(
     drawn = [r for r in measured(results) if has_parts(r) or owed_wait(problem, r) is not None]
     if not drawn:
         return {"waits": (), "more_waits": (), "owed_at": "", "slowest_drawn": False, "axis": Markup("")}
-    scale = scale_for([wait for r in drawn if (wait := owed_wait(problem, r)) is not None], target)
+    scale = scale_for([max(owed_wait(problem, r) or 0.0, longest_wait(r)) for r in drawn], target)
     told = {step.result.trial for step in decision.steps if step.result is not None}
     told |= {end.trial for end in (today_of(problem, decision).result, decision.nearest) if end is not None}
     if decision.choice is not None:

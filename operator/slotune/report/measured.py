@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from slotune.report.figures import count, duration, percent, plural, price, rate, size
+from slotune.report.figures import count, duration, finite, percent, plural, price, rate, significant, size
 from slotune.search.decision import Decision
 from slotune.search.problem import Measurement, Problem
 from slotune.search.trial import Purpose, TrialResult
 
-__all__ = ["how_measured", "lowered_in_short", "lowered_settings", "warnings_of"]
+__all__ = ["headroom_sentence", "how_measured", "lowered_in_short", "lowered_settings", "warnings_of"]
 
 _ENGINE_KEYS = ("build", "build_info")
 """Names under which an effective configuration states the engine's build, best first."""
+
+
+LEAST_HEADROOM = 1.05
 
 
 def how_measured(
@@ -40,6 +43,8 @@ def how_measured(
             f"{duration(problem.budget.gpu_seconds)} and {plural(problem.budget.trials, 'trial')}."
         ),
     }
+    if decision.choice is not None and decision.choice.result.memory_bytes is not None:
+        facts["Memory"] = f"{size(decision.choice.result.memory_bytes)} for the winner, as its log states it."
     if (build := _engine_build(results)) is not None:
         facts["Engine"] = f"llama.cpp, build {build}."
     facts.update(environment)
@@ -100,6 +105,14 @@ def lowered_in_short(measurement: Measurement) -> str:
     return f"Lowered for this run: {', '.join(parts)}." if parts else ""
 
 
+def headroom_sentence(decision: Decision) -> str:
+    """How far above the owed rate the winner was shown to hold; empty when not by at least 5 %."""
+    headroom = finite(decision.choice.headroom) if decision.choice is not None else None
+    if headroom is None or headroom < LEAST_HEADROOM:
+        return ""
+    return f"The winner kept the promise at {significant(headroom)} times the rate that it is owed."
+
+
 def warnings_of(results: Sequence[TrialResult]) -> tuple[str, ...]:
     """Each warning once, the most frequent first, with how many trials raised it."""
     counted = Counter(warning for result in results for warning in result.warnings)
@@ -117,7 +130,7 @@ def _traffic(problem: Problem) -> str:
         "gamma": f"arriving in bursts (gamma, {demand.arrivals.burstiness:g})",
         "replay": "spaced as recorded",
     }[demand.arrivals.process]
-    what = "recorded prompts" if demand.prompts else "made-up prompts"
+    what = "recorded prompts" if demand.prompts else "synthetic prompts"
     text = f"Open loop: {rate(demand.peak_rate)} at the peak, {kind}, whether or not the server keeps up; {what}"
     if demand.input_tokens_mean > 0:
         text += f", about {count(demand.input_tokens_mean)} tokens in"

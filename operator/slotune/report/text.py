@@ -14,7 +14,7 @@ from rich.text import Text
 
 from slotune.load.summary import Attribution
 from slotune.report.answer import answer_of, owed_short
-from slotune.report.bought import StepState, bought_steps, saved_phrase
+from slotune.report.bought import bought_steps, saved_phrase, state_phrase
 from slotune.report.columns import Column, Columns, labelled, printable
 from slotune.report.command import command_text
 from slotune.report.figures import (
@@ -32,7 +32,7 @@ from slotune.report.figures import (
 )
 from slotune.report.labels import candidate_label
 from slotune.report.ladder import gap_sentence
-from slotune.report.measured import lowered_in_short
+from slotune.report.measured import headroom_sentence, lowered_in_short
 from slotune.report.standing import currency_of, machines, owed_wait, pace_of, today_of
 from slotune.report.trials import Findings, trial_row
 from slotune.search.decision import Decision
@@ -124,7 +124,7 @@ def bench_text(problem: Problem, result: TrialResult, *, findings: Findings, wid
     if where := [*_split("slowest 5 %", result.slowest), *_split("mean", result.attribution)]:
         blocks.append(labelled("Where the wait went", where, width=width))
     if said := findings.get(row.key, ()):
-        blocks.append(labelled("Findings", list(said), width=width))
+        blocks.append(labelled("Findings", [sentence(words) for words in said], width=width))
     if result.warnings:
         blocks.append(labelled("Warnings", list(result.warnings), width=width))
     return Text("\n").join(blocks)
@@ -173,7 +173,7 @@ def _today_lines(problem: Problem, decision: Decision, findings: Findings) -> li
     lines = [f"{machines(today.replicas, today.candidate)} · {cost} a month · {keeps[today.keeps]}"]
     if today.result is not None:
         lines.extend(filter(None, [_numbers(problem, today.result)]))
-        lines.extend(findings.get(today.result.trial.key(problem.context), ()))
+        lines.extend(sentence(words) for words in findings.get(today.result.trial.key(problem.context), ()))
     return lines
 
 
@@ -182,14 +182,11 @@ def _step_lines(problem: Problem, decision: Decision) -> list[str]:
     lines = []
     for step in bought_steps(problem, decision)[1:]:
         cost = money(step.cost, currency_of(problem, step.candidate))
-        verdict = {
-            StepState.KEPT: saved_phrase(problem, step) or "keeps the promise",
-            StepState.MISSED: "misses the promise",
-            StepState.UNKNOWN: "not decided",
-        }[step.state]
-        on = machines(step.replicas, step.candidate) if step.replicas is not None else "not measured"
+        verdict = saved_phrase(problem, step) or state_phrase(step)
+        known = f"{machines(step.replicas, step.candidate)}, {cost} ({verdict})" if step.cost is not None else verdict
         changes = f": {', '.join(step.changes)}" if step.changes else ""
-        lines.append(f"{step.title.lower()}: {on}, {cost} ({verdict}){changes}")
+        note = f" ({step.note})" if step.note and step.note != verdict else ""
+        lines.append(f"{step.title.lower()}: {known}{changes}{note}")
     return lines
 
 
@@ -218,7 +215,7 @@ def _why_lines(problem: Problem, decision: Decision) -> list[str]:
 
 
 def _sure_lines(problem: Problem, decision: Decision) -> list[str]:
-    lines = [sentence(words) for words in decision.proved]
+    lines = [sentence(words) for words in (*decision.proved, headroom_sentence(decision)) if words]
     lines.extend(f"Not proved: {words}" for words in decision.not_proved)
     if not lines and (gap := gap_sentence(problem, decision)):
         lines.append(gap)

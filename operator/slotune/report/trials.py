@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slotune.report.figures import MISSING, count, duration, seconds, speed
+from slotune.report.figures import MISSING, count, duration, seconds, sentence, speed
 from slotune.report.labels import candidate_label
 from slotune.report.standing import load_of, owed_wait, p95_of, pace_of
 from slotune.search.problem import Problem
@@ -84,5 +84,5 @@ def trial_row(problem: Problem, result: TrialResult, number: int, findings: Find
         requests=f"{count(verdict.requests)} of {count(planned)}" if stopped_early else count(verdict.requests),
         violations=count(verdict.violations) if verdict.requests else MISSING,
         took=duration(result.gpu_seconds),
-        sentences=tuple(findings.get(key, ())) or ((verdict.reason,) if verdict.reason else ()),
+        sentences=tuple(sentence(words) for words in findings.get(key, ()) or (verdict.reason,) if words),
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotune.load.demand import Demand
+from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.summary import IdleProbe
 from slotune.search.bounds import RooflineBounds, replicas_at_least
 from slotune.search.problem import Hardware
@@ -19,7 +19,9 @@ from slotune.verdict.verdicts import Outcome, Verdict
 from tests.search.worlds import candidate, problem
 
 L4 = Hardware("l4", Decimal("0.80"), bandwidth_bytes_per_s=1.6e12)
-DEMAND = Demand(peak_rate=6.0, output_tokens=250, input_tokens_mean=4000, input_tokens_p95=4000)
+DEMAND = Demand(
+    peak_rate=6.0, output_tokens=250, synthetic=SyntheticPrompts(4000), input_tokens_mean=4000, input_tokens_p95=4000
+)
 
 
 def probed(one, *, prefill: float = 10_000.0, step: float = 0.01) -> TrialResult:
@@ -58,7 +60,12 @@ def test_a_prompt_that_alone_takes_too_long_is_a_floor_with_its_numbers():
 
 def test_a_perfect_prefix_cache_lifts_that_floor():
     shared = Demand(
-        peak_rate=6.0, output_tokens=250, input_tokens_mean=4000, input_tokens_p95=4000, reusable_tokens=3000
+        peak_rate=6.0,
+        output_tokens=250,
+        synthetic=SyntheticPrompts(4000, shared_prefix_tokens=3000),
+        input_tokens_mean=4000,
+        input_tokens_p95=4000,
+        reusable_tokens=3000,
     )
     space = problem([candidate()], hardware={"l4": L4}, demand=shared)
     assert RooflineBounds.from_results(space, [probed(candidate(), prefill=2500.0)]).floor(candidate()) is None

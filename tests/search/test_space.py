@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.llama.candidate import Candidate
-from slotune.load.demand import Demand
-from slotune.search.space import ORDER_CONSTRAINTS, SpaceLimits, build_space, context_needed
+from slotune.load.demand import Demand, Prompt, SyntheticPrompts
+from slotune.search.space import ORDER_CONSTRAINTS, SpaceLimits, build_space, context_at_least, context_needed
 from tests.search.worlds import candidate, facts
 
 MODELS = {"F16": facts("F16"), "Q8_0": facts("Q8_0", bits=8.5, gigabytes=8.5)}
@@ -15,7 +15,12 @@ LIMITS = SpaceLimits(variants=("F16", "Q8_0"), gpu_classes=("l4",))
 
 
 def demand(longest_prompt: int = 4000, output: int = 250) -> Demand:
-    return Demand(peak_rate=6.0, output_tokens=output, input_tokens_max=longest_prompt)
+    return Demand(
+        peak_rate=6.0,
+        output_tokens=output,
+        synthetic=SyntheticPrompts(longest_prompt),
+        input_tokens_max=longest_prompt,
+    )
 
 
 def test_what_runs_today_is_always_the_first_candidate():
@@ -29,13 +34,19 @@ def test_the_context_holds_the_longest_request_in_steps_of_256_tokens():
     assert context_needed(demand(1, 1)) == 256
 
 
+def test_real_prompts_are_only_estimated_so_the_context_has_room_and_the_refusal_gives_way():
+    estimated = Demand(peak_rate=6.0, output_tokens=250, prompts=(Prompt("x"),), input_tokens_max=4000)
+    assert context_needed(estimated) >= 1.5 * 4000 + 250
+    assert context_at_least(estimated) <= 4000 / 1.5 + 250
+
+
 def test_a_context_that_is_too_small_is_refused_with_both_numbers():
     limits = SpaceLimits(variants=("F16",), gpu_classes=("l4",), context_per_slot=(1024, 8192))
     candidates, pruned = build_space(candidate(), limits, demand(), MODELS)
     assert {c.context_per_slot for c in candidates[1:]} == {8192}
     assert {p.code for p in pruned} == {"ContextTooSmall"}
     assert "1024" in pruned[0].reason
-    assert "4352" in pruned[0].reason
+    assert "4250" in pruned[0].reason
 
 
 def test_a_model_whose_training_context_is_too_short_is_refused():

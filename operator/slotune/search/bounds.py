@@ -19,6 +19,7 @@ from slotune.llama.kv_types import bytes_per_element
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.search.problem import Problem, Pruned
+from slotune.search.space import ESTIMATE_MARGIN
 from slotune.search.trial import TrialResult
 
 __all__ = ["Bounds", "RooflineBounds", "replicas_at_least", "uncached_tokens"]
@@ -55,9 +56,10 @@ def replicas_at_least(peak_rate: float, capacity: float) -> int:
 
 
 def uncached_tokens(candidate: Candidate, demand: Demand, prompt_tokens: float) -> float:
-    """Fewest prompt tokens that must be computed when the prefix cache is perfect."""
+    """Fewest prompt tokens that must be computed when the prefix cache is perfect; estimates count at their least."""
     reusable = demand.reusable_tokens if candidate.cache_prompt else 0.0
-    return max(1.0, prompt_tokens - reusable)
+    margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
+    return max(1.0, (prompt_tokens - reusable) / margin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,9 +95,7 @@ def _passed_without_being_cheaper(evidence: Evidence, candidate: Candidate, choi
         return None
     replicas = evidence.replicas_for(passed.trial.rate)
     if evidence.cost(candidate, replicas) < choice.monthly_cost:
-        return Rejection(
-            candidate, "NotConfirmed", f"passed once with {replicas}, not confirmed", undecided=True
-        )
+        return Rejection(candidate, "NotConfirmed", f"passed once with {replicas}, not confirmed", undecided=True)
     return Rejection(candidate, "NoCheaper", f"keeps the promise with {replicas}, which costs no less than the answer")
 
 

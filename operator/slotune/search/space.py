@@ -8,6 +8,7 @@ and what runs today. The baseline is always among the candidates, since it is wh
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,9 @@ __all__ = ["CONTEXT_STEP", "ORDER_CONSTRAINTS", "OrderConstraint", "SpaceLimits"
 
 CONTEXT_STEP = 256
 """llama-server pads the context of a slot to this many tokens (build 11434)."""
+
+ESTIMATE_MARGIN = 1.6
+"""Real prompts are counted as 4 bytes a token; vocabularies and languages lie between 2.5 and 6.4."""
 
 SLOTS = (1, 2, 4, 8, 16, 32)
 BATCHES = (512, 2048)
@@ -86,9 +90,18 @@ ORDER_CONSTRAINTS: tuple[OrderConstraint, ...] = (
 
 
 def context_needed(demand: Demand) -> int:
-    """Tokens that the longest request may use, rounded up to the server's step."""
-    tokens = demand.input_tokens_max + demand.output_tokens
-    return max(CONTEXT_STEP, -(-tokens // CONTEXT_STEP) * CONTEXT_STEP)
+    """Tokens that a slot must hold for the longest request, rounded up to the server's step.
+
+    Real prompts are only estimated from their bytes before a server tokenizes them, so room is left on top.
+    """
+    margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
+    return _padded(math.ceil(margin * demand.input_tokens_max) + demand.output_tokens)
+
+
+def context_at_least(demand: Demand) -> int:
+    """Tokens below which the longest request surely does not fit; for estimated prompts with the same margin off."""
+    margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
+    return math.floor(demand.input_tokens_max / margin) + demand.output_tokens
 
 
 def build_space(
@@ -100,11 +113,11 @@ def build_space(
     """
     kept: dict[Candidate, None] = {baseline: None}
     pruned: dict[Candidate, Pruned] = {}
-    needed = context_needed(demand)
-    for candidate in _product(baseline, limits, needed):
+    longest = context_at_least(demand)
+    for candidate in _product(baseline, limits, context_needed(demand)):
         if candidate in kept or not all(rule.holds(candidate) for rule in ORDER_CONSTRAINTS):
             continue
-        refusal = _refusal(candidate, needed, models[candidate.variant])
+        refusal = _refusal(candidate, longest, models[candidate.variant])
         if refusal is None:
             kept[candidate] = None
         else:
@@ -143,12 +156,16 @@ def _product(baseline: Candidate, limits: SpaceLimits, needed: int) -> Iterator[
         )
 
 
+def _padded(tokens: int) -> int:
+    return max(CONTEXT_STEP, -(-tokens // CONTEXT_STEP) * CONTEXT_STEP)
+
+
 def _values(allowed: tuple[int, ...] | None, defaults: tuple[int, ...], today: int) -> tuple[int, ...]:
     return allowed if allowed is not None else tuple(sorted({*defaults, today}))
 
 
 def _refusal(candidate: Candidate, needed: int, facts: ModelFacts) -> Pruned | None:
-    if candidate.context_per_slot < needed:
+    if _padded(candidate.context_per_slot) < needed:
         return Pruned(
             candidate,
             "ContextTooSmall",

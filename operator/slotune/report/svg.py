@@ -59,7 +59,7 @@ def circle(x: float, y: float, radius: float, kind: str) -> Markup:
 
 
 def text(x: float, y: float, words: str, kind: str = "", *, dx: float = 0) -> Markup:
-    """Words that end at the right edge when they start beyond 88 % of the width, and are centred in ``middle``."""
+    """Words centred at ``x``; the classes ``first`` and ``last`` let them start or end there."""
     return Markup('<text class="{}" x="{}" y="{:g}" dx="{:g}">{}</text>').format(kind, across(x), y, dx, words)
 
 

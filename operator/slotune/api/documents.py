@@ -1,20 +1,20 @@
 """YAML text to plain data, the way the Kubernetes tools read it, with the line of every field.
 
-PyYAML's own loaders keep the last of two equal keys, turn ``2026-01-01`` into a date and ``1:30`` into 90, and forget
-where a value stood. So the nodes come from PyYAML (its parser is the strict part) and are turned into data here.
+PyYAML's own loaders keep the last of two equal keys and forget where a value stood. So the nodes come from PyYAML (its
+parser is the strict part) and are turned into data here.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 
 from slotune.api.problems import Location, Problem
+from slotune.api.yaml_dialect import Loader, NotJSONError, scalar_value
 
 __all__ = ["MOST_BYTES", "Document", "read_documents", "without_lists"]
 
@@ -64,7 +64,7 @@ def read_documents(file: str, content: bytes) -> tuple[list[Document], list[Prob
     documents: list[Document] = []
     problems: list[Problem] = []
     try:
-        for node in yaml.compose_all(text, Loader=_Loader):
+        for node in yaml.compose_all(text, Loader=Loader):
             reader = _Reader(file)
             document = reader.document(node)
             documents += [] if document is None else [document]
@@ -84,30 +84,6 @@ def without_lists(documents: Iterable[Document]) -> Iterator[Document]:
             yield from (document.below("items", index) for index, item in enumerate(items) if isinstance(item, dict))
         else:
             yield document
-
-
-# --- scalars: the API server's tools know null, booleans, numbers and text, nothing else -----------------------------
-
-_INTEGER: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
-_BOOLEANS: Final = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-_SPECIAL_FLOAT: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which base exists depends on the build
-    """Composes nodes; tags of plain scalars are resolved as Kubernetes' YAML library does."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
-
-
-for _tag, _pattern, _first in (
-    ("bool", r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$", "yYnNtTfFoO"),
-    ("int", f"(?:{_INTEGER.pattern})$", "-+0123456789"),
-    ("float", f"(?:{_FLOAT.pattern}|{_SPECIAL_FLOAT.pattern})$", "-+.0123456789"),
-    ("null", r"(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    ("merge", r"(?:<<)$", "<"),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
 
 
 class _Reader:
@@ -184,32 +160,20 @@ class _Reader:
         return items
 
     def _scalar(self, node: yaml.ScalarNode, location: Location) -> Any:
-        kind, text = node.tag.rpartition(":")[2], str(node.value)
-        match kind:
-            case "null":
-                return None
-            case "bool" if text.lower() in _BOOLEANS:
-                return _BOOLEANS[text.lower()]
-            case "int" if _INTEGER.fullmatch(text):
-                return _integer(text)
-            case "float" if _FLOAT.fullmatch(text) and math.isfinite(float(text.replace("_", ""))):
-                return float(text.replace("_", ""))
-            case "float":
-                self.refuse("is not a number that JSON knows", node, location)
-            case _:
-                self._check_tag(node, "str", location)
-        return text
+        try:
+            return scalar_value(node.tag, str(node.value))
+        except NotJSONError:
+            self.refuse("is not a number that JSON knows", node, location)
+        except KeyError:
+            self._refuse_tag(node, location)
+        return str(node.value)
 
     def _check_tag(self, node: yaml.Node, kind: str, location: Location) -> None:
         if node.tag != f"tag:yaml.org,2002:{kind}":
-            self.refuse("carries a YAML tag (!), which Kubernetes does not know: remove it", node, location)
+            self._refuse_tag(node, location)
 
-
-def _integer(text: str) -> int:
-    digits = text.replace("_", "").lower()
-    if re.fullmatch(r"[-+]?0[0-7]+", digits):  # YAML 1.1 octal, which is why file modes work in Kubernetes
-        return int(digits, 8)
-    return int(digits, 0)
+    def _refuse_tag(self, node: yaml.Node, location: Location) -> None:
+        self.refuse("carries a YAML tag (!), which Kubernetes does not know: remove it", node, location)
 
 
 def _line(node: yaml.Node) -> int:
@@ -233,7 +197,8 @@ def _syntax_problem(file: str, text: str, error: Exception) -> Problem:
     if "end of stream" in said:  # where the unfinished thing begins tells more than where the file ends
         mark = getattr(error, "context_mark", None) or mark
     line = None if mark is None else mark.line + 1
-    source = "" if line is None else text.split("\n")[line - 1]
+    lines = text.split("\n")
+    source = "" if line is None or line > len(lines) else lines[line - 1]
     if "\t" in source[: len(source) - len(source.lstrip())] or "'\t'" in said:
         cure = "is not YAML: the line is indented with a tab: use spaces"
     elif "{{" in text:

@@ -6,7 +6,7 @@ The only place of this package that reads files.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -100,7 +100,11 @@ def _read(paths: Iterable[str | Path]) -> tuple[list[Source], list[Problem]]:
             sources.append(Source("standard input", sys.stdin.buffer.read(MOST_BYTES + 1), Path.cwd()))
             continue
         try:
-            for file in _files(Path(path)):
+            files = _files(Path(path))
+            if not files:
+                cure = "there is no .yaml, .yml or .json file in this folder"
+                problems.append(Problem(cure, file=str(path)))
+            for file in files:
                 with file.open("rb") as stream:
                     sources.append(Source(str(file), stream.read(MOST_BYTES + 1), file.parent))
         except FileNotFoundError:
@@ -110,11 +114,7 @@ def _read(paths: Iterable[str | Path]) -> tuple[list[Source], list[Problem]]:
     return sources, problems
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path) -> list[Path]:
     if not path.is_dir():
-        yield path
-        return
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
-    if not files:
-        raise FileNotFoundError(path)
-    yield from files
+        return [path]
+    return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())

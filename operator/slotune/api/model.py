@@ -15,9 +15,11 @@ from pydantic import (
     ConfigDict,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
+    model_serializer,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -25,7 +27,10 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from slotune.api.rules import Rule, TransitionRule
 
-__all__ = ["Model", "OpenModel", "StatusModel"]
+__all__ = ["Location", "Model", "OpenModel", "StatusModel"]
+
+Location = tuple[str | int, ...]
+"""Keys and list indexes from the top of a document, in YAML's spelling."""
 
 _FROM_MANIFEST = "slotune.dev/manifest"
 """Validation context of data that a person wrote: null is not the same as absent there."""
@@ -60,6 +65,17 @@ class Model(BaseModel):
         """Plain data in YAML's spelling, without absent fields; :meth:`from_manifest` gives an equal model."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+    def refused_changes(self, new: Self) -> tuple[tuple[Location, str], ...]:
+        """(location, message) of each rule that forbids the step from this object to ``new``."""
+        broken = [rule.message for rule in type(self).TRANSITIONS if not rule.accepts(self, new)]
+        refused: list[tuple[Location, str]] = [((), message) for message in broken]
+        for name, field in type(self).model_fields.items():
+            before, after = getattr(self, name), getattr(new, name)
+            if isinstance(before, Model) and type(before) is type(after):
+                place = str(field.alias)
+                refused += [((place, *below), message) for below, message in before.refused_changes(after)]
+        return tuple(refused)
+
     @model_validator(mode="wrap")
     @classmethod
     def _find_every_problem(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
@@ -92,6 +108,12 @@ class OpenModel(Model):
     """A part of somebody else's type: what slotune reads is checked, everything else is kept as it is."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+    @model_serializer(mode="wrap")
+    def _keep_null(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Null means something in others' types (``emptyDir:``), so it is kept where it was written."""
+        written: dict[str, Any] = handler(self)
+        return written | {name: None for name, value in (self.model_extra or {}).items() if value is None}
 
 
 class StatusModel(Model):

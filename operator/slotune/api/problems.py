@@ -16,12 +16,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from slotune.api.model import Model
+from slotune.api.model import Location, Model
 
-__all__ = ["InvalidManifest", "Location", "Problem", "closest", "explain", "field_path", "owner_of"]
-
-Location = tuple[str | int, ...]
-"""Keys and list indexes from the top of a document, in YAML's spelling."""
+__all__ = ["InvalidManifest", "Location", "Problem", "closest", "explain", "field_path", "model_within", "owner_of"]
 
 _LONGEST_VALUE: Final = 60
 _PRIVATE: Final = frozenset(
@@ -50,7 +47,8 @@ class Problem:
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         shown = "" if self.value is None else f" is {self.value}"
-        return ": ".join(part for part in (place, self.owner, f"{self.field}{shown}", self.cure) if part)
+        parts = (place, self.owner, f"{self.field}{shown}", self.cure)
+        return _printable(": ".join(part for part in parts if part))
 
 
 class InvalidManifest(ValueError):  # noqa: N818 - it names the manifest, not an accident
@@ -61,6 +59,11 @@ class InvalidManifest(ValueError):  # noqa: N818 - it names the manifest, not an
         self.problems = problems
         lines = [str(problem) for problem in problems]
         super().__init__("\n".join(lines if len(lines) == 1 else [f"{len(lines)} problems:", *lines]))
+
+
+def _printable(text: str) -> str:
+    """On one line and without control characters: a field's name may be anything, and terminals obey escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def field_path(location: Location) -> str:
@@ -151,6 +154,8 @@ _CURES: Final[Mapping[str, Callable[[Any, dict[str, Any]], str]]] = {
     "greater_than_equal": lambda _, limits: f"must be at least {limits['ge']}",
     "less_than_equal": lambda _, limits: f"must be at most {limits['le']}",
     "too_long": lambda _, limits: f"has {limits['actual_length']} entries, at most {limits['max_length']} are allowed",
+    "string_too_long": lambda _, limits: f"has more than {limits['max_length']} characters",
+    "string_too_short": lambda *_: "must not be empty",
     "tuple_type": lambda *_: "must be a list: one entry per line, each after a dash",
     "model_type": lambda *_: _NOT_A_MAPPING,
     "dict_type": lambda *_: _NOT_A_MAPPING,
@@ -178,11 +183,11 @@ def _model_at(root: type[Model], location: Location) -> type[Model] | None:
     for part in location:
         if isinstance(part, str):
             fields = {} if model is None else {field.alias: field for field in model.model_fields.values()}
-            model = _model_within(fields[part].annotation) if part in fields else None
+            model = model_within(fields[part].annotation) if part in fields else None
     return model
 
 
-def _model_within(annotation: Any) -> type[Model] | None:
+def model_within(annotation: Any) -> type[Model] | None:
     """The model in ``X``, ``X | None``, ``tuple[X, ...]`` or any of them annotated."""
     if (
         isinstance(annotation, type)
@@ -190,7 +195,7 @@ def _model_within(annotation: Any) -> type[Model] | None:
         and issubclass(annotation, Model)
     ):
         return annotation
-    return next((found for inner in typing.get_args(annotation) if (found := _model_within(inner))), None)
+    return next((found for inner in typing.get_args(annotation) if (found := model_within(inner))), None)
 
 
 def _places(model: type[Model], word: str, above: Location = (), depth: int = 8) -> Iterator[Location]:
@@ -199,7 +204,7 @@ def _places(model: type[Model], word: str, above: Location = (), depth: int = 8)
         name = str(field.alias)
         if name == word:
             yield (*above, name)
-        inner = _model_within(field.annotation)
+        inner = model_within(field.annotation)
         if inner is not None and depth and name not in {"status", "metadata", "template"}:
             yield from _places(inner, word, (*above, name), depth - 1)
 

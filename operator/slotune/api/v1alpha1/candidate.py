@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from slotune.api.forms import Items, Properties
+from slotune.api.forms import Form, Items, Properties
 from slotune.api.model import Model, StatusModel
 from slotune.api.texts import Digest, Duration, Label, Name, Number, Reason, Sentence, ShortText
 from slotune.api.v1alpha1.rollout import CandidateHash
@@ -24,6 +24,11 @@ __all__ = [
 
 FlashAttention = Literal["Enabled", "Disabled", "Auto"]
 """Not llama-server's own on and off: without quotes YAML would read them as booleans."""
+
+GPULayers = Annotated[str, Form(r"^(all|auto|[0-9]{1,6})$", "a number, all or auto is needed", 8)]
+SpeculationTypes = Annotated[
+    str, Form(r"^[a-z0-9,-]+$", "types of llama-server are needed, such as none or ngram-mod", 128)
+]
 
 KVCacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 """All that llama-server takes: what runs today may be any of them."""
@@ -60,11 +65,11 @@ class CandidateSettings(Model):
     """Whether idle slots are saved to the prompt cache on every new request (--cache-idle-slots)."""
     cache_reuse: Annotated[int, Field(ge=0, le=1_048_576)]
     """Shortest chunk, in tokens, that is reused after a changed prefix; 0 is off (--cache-reuse)."""
-    gpu_layers: Annotated[str, Field(max_length=8, pattern=r"^(all|auto|[0-9]+)$")]
+    gpu_layers: GPULayers
     """Layers on the GPU: a number, auto or all (--gpu-layers)."""
     threads: Annotated[int, Field(ge=1, le=4096)] | None = None
     """CPU threads (--threads); the container's CPU limit when absent."""
-    speculation: Annotated[str, Field(max_length=128, pattern=r"^[a-z0-9,-]+$")]
+    speculation: SpeculationTypes
     """Way to guess tokens ahead (--spec-type); none is off."""
     extra_args: Annotated[tuple[Annotated[str, Field(max_length=32_768)], ...], Items(most=256)] = ()
     """Flags of the user's own server that slotune does not tune, passed on as they are."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api.forms import Items
-from slotune.api.kubernetes_types import PodTemplate
+from slotune.api.kubernetes_types import ObjectMeta, PodTemplate
 from slotune.api.model import Model
 from slotune.api.rules import Rule, exactly_one_of
 from slotune.api.texts import Label, Name
@@ -118,6 +118,8 @@ class LlamaDeployment(Resource):
     """Version of this type."""
     kind: Literal["LlamaDeployment"] = "LlamaDeployment"
     """Name of this type."""
+    metadata: ObjectMeta
+    """Name, namespace and labels."""
     spec: LlamaDeploymentSpec
     """What is owed, to which traffic, and with what it may be kept."""
     status: LlamaDeploymentStatus | None = None

@@ -52,9 +52,8 @@ _DIFFERENT_FILES: Final = Rule(
 
 
 def _quality_is_stated(spec: Any) -> bool:
-    offered = spec.search.space.models or spec.models
     quantized_kv = set(spec.search.space.cache_types or ()) - {"f16"}
-    return spec.slo.quality is not None or (len(offered) <= 1 and not quantized_kv)
+    return spec.slo.quality is not None or (len(spec.models) <= 1 and not quantized_kv)
 
 
 _QUALITY_IS_STATED: Final = holds(

@@ -9,7 +9,6 @@ from pydantic import Field
 from slotune.api.forms import Items, Properties
 from slotune.api.model import StatusModel
 from slotune.api.texts import (
-    ConfigName,
     Digest,
     Duration,
     Label,
@@ -226,9 +225,7 @@ class LlamaDeploymentStatus(CommonStatus):
     """What production delivers."""
     failures: Failures | None = None
     """Failures in a row."""
-    defaults: Annotated[dict[ConfigName, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(
-        default_factory=dict
-    )
+    defaults: Annotated[dict[str, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(default_factory=dict)
     """Values that slotune chose for what the spec leaves open, by field path."""
     last_search_time: Timestamp | None = None
     """When the last search ended."""

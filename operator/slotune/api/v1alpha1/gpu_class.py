@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api.forms import Form, Items, Properties
-from slotune.api.kubernetes_types import Toleration
+from slotune.api.kubernetes_types import ObjectMeta, Toleration
 from slotune.api.model import Model
 from slotune.api.quantities import parse_bytes, parse_decimal, parse_quantity
 from slotune.api.texts import PositiveBytes, PositiveDecimal, PositiveQuantity
@@ -82,6 +82,8 @@ class GPUClass(Resource):
     """Version of this type."""
     kind: Literal["GPUClass"] = "GPUClass"
     """Name of this type."""
+    metadata: ObjectMeta
+    """Name, namespace and labels."""
     spec: GPUClassSpec
     """What a node is and costs."""
     status: GPUClassStatus | None = None

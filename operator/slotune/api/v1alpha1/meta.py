@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from slotune.api.forms import Items
-from slotune.api.kubernetes_types import Condition, ObjectMeta
+from slotune.api.kubernetes_types import Condition
 from slotune.api.model import Model, StatusModel
 from slotune.api.texts import ConfigName, Name
 
@@ -63,9 +63,6 @@ class Resource(Model):
     """A kind of this group. Each has ``apiVersion``, ``kind``, ``metadata``, ``spec`` and ``status``."""
 
     INFO: ClassVar[KindInfo]
-
-    metadata: ObjectMeta
-    """Name, namespace and labels."""
 
 
 class NameReference(Model):

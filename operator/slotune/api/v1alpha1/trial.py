@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api.forms import Form
+from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.rules import TransitionRule, immutable
 from slotune.api.texts import FilePath, Name, PositiveDecimal, PositiveDuration
@@ -74,6 +75,8 @@ class LlamaTrial(Resource):
     """Version of this type."""
     kind: Literal["LlamaTrial"] = "LlamaTrial"
     """Name of this type."""
+    metadata: ObjectMeta
+    """Name, namespace and labels."""
     spec: LlamaTrialSpec
     """What is measured."""
     status: LlamaTrialStatus | None = None

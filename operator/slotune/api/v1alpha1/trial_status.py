@@ -11,7 +11,7 @@ from pydantic import Field
 
 from slotune.api.forms import Items, Properties
 from slotune.api.model import StatusModel
-from slotune.api.texts import ConfigName, Digest, Name, Number, Reason, Sentence, ShortText, Timestamp
+from slotune.api.texts import Digest, Name, Number, Reason, Sentence, ShortText, Timestamp
 from slotune.api.v1alpha1.candidate import Environment, Measured
 from slotune.api.v1alpha1.meta import CommonStatus
 
@@ -193,9 +193,7 @@ class LlamaTrialStatus(CommonStatus):
     """When the outcome was known."""
     environment: Environment | None = None
     """What the result is true for."""
-    effective: Annotated[dict[ConfigName, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(
-        default_factory=dict
-    )
+    effective: Annotated[dict[str, Annotated[str, Field(max_length=256)]], Properties(64)] = Field(default_factory=dict)
     """Configuration that the server confirms, by setting."""
     warnings: Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Items(most=32)] = ()
     """What the server or the client noticed."""

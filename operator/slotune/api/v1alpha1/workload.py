@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api.forms import Items
+from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.quantities import parse_decimal
 from slotune.api.rules import Rule, exactly_one_of, holds
@@ -208,6 +209,8 @@ class LlamaWorkload(Resource):
     """Version of this type."""
     kind: Literal["LlamaWorkload"] = "LlamaWorkload"
     """Name of this type."""
+    metadata: ObjectMeta
+    """Name, namespace and labels."""
     spec: LlamaWorkloadSpec
     """The traffic."""
     status: LlamaWorkloadStatus | None = None

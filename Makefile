@@ -37,7 +37,8 @@ model: $(RUN_READY) ## Fetch the demo's model into the cache
 
 .PHONY: demo
 demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machine's CPU
-	@"$(VENV)/bin/slotune" engine requantize "$(MODEL)" --to F16,Q8_0,Q4_0 --out "$(MODELS)"
+	@echo "set-up: weights in F16, Q8_0 and Q4_0, below $(MODELS)" >&2
+	@"$(VENV)/bin/slotune" engine requantize "$(MODEL)" --to F16,Q8_0,Q4_0 --out "$(MODELS)" >/dev/null
 	@"$(VENV)/bin/slotune" tune -f "$(DEMO)" --models-dir "$(MODELS)" --engine embedded --out "$(OUT)"
 
 .PHONY: test

@@ -102,7 +102,7 @@ def write_wide_manifest(folder: Path) -> Path:
 
 def count_candidates(arguments: Sequence[str]) -> int:
     """How many candidates a plan lists, pruned ones included."""
-    plan = subprocess.run([SLOTUNE, *arguments, "-o", "json"], capture_output=True, check=True)
+    plan = subprocess.run([SLOTUNE, *arguments, "-o", "json"], stdout=subprocess.PIPE, check=True)
     return len(json.loads(plan.stdout)["candidates"])
 
 

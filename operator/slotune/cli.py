@@ -191,7 +191,14 @@ def _output(parser: argparse.ArgumentParser) -> None:
 def _tune(args: argparse.Namespace) -> int:
     from slotune.commands.tune import tune  # noqa: PLC0415
 
-    return tune(args.file, args.name, args.models_dir, args.engine, args.out, args.output)
+    return tune(
+        args.file,
+        args.name,
+        models_dir=args.models_dir,
+        engine_choice=args.engine,
+        out=args.out,
+        output=args.output,
+    )
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -203,7 +210,14 @@ def _plan(args: argparse.Namespace) -> int:
 def _bench(args: argparse.Namespace) -> int:
     from slotune.commands.bench import bench  # noqa: PLC0415
 
-    return bench(args.file, args.name, args.url, args.replicas, args.api_key_file, args.output)
+    return bench(
+        args.file,
+        args.name,
+        url=args.url,
+        replicas=args.replicas,
+        api_key_file=args.api_key_file,
+        output=args.output,
+    )
 
 
 def _validate(args: argparse.Namespace) -> int:

@@ -1,1 +1,1 @@
-"""The subcommands of the command line, one file each. They read, call and print; nothing is measured or decided here."""
+"""The subcommands of the command line, one file each. They read, call and print; nothing is decided here."""

@@ -12,11 +12,11 @@ import uvloop
 from rich.console import Console
 
 from slotune.api.manifests import load_manifests
+from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document
 from slotune.diagnose.findings import explain_result
 from slotune.report.document import verdict_document
-from slotune.report.live import LiveReporter
 from slotune.report.text import bench_text
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.one_server import measure_url, problem_of_server
@@ -25,7 +25,13 @@ __all__ = ["bench"]
 
 
 def bench(
-    files: Sequence[str], name: str | None, url: str, replicas: int | None, api_key_file: Path | None, output: str
+    files: Sequence[str],
+    name: str | None,
+    *,
+    url: str,
+    replicas: int | None,
+    api_key_file: Path | None,
+    output: str,
 ) -> int:
     """Measure the server at ``url`` at its share of the peak rate."""
     parts = urlsplit(url)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from slotune import __version__
 from slotune.api.manifests import load_manifests
+from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document, write_atomically
 from slotune.diagnose.binding import binding_constraint
@@ -21,7 +22,6 @@ from slotune.llama.engine import find_engine
 from slotune.llama.flags import to_args
 from slotune.report.document import to_document
 from slotune.report.html import render_html
-from slotune.report.live import LiveReporter
 from slotune.report.plan import plan_line
 from slotune.report.text import ending_text, header_text
 from slotune.sandbox.process_sandbox import ProcessSandbox
@@ -30,7 +30,8 @@ from slotune.search.problem import Problem
 from slotune.search.trial import TrialResult
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.ledger import Ledger
-from slotune.tuning.loop import Answer, tune as search_and_measure
+from slotune.tuning.loop import Answer
+from slotune.tuning.loop import tune as search_and_measure
 from slotune.tuning.planning import plan_rows
 from slotune.tuning.reading import Reading, read_problem
 
@@ -41,7 +42,13 @@ DOCUMENT_FILE = "decision.json"
 
 
 def tune(
-    files: Sequence[str], name: str | None, models_dir: Path | None, engine_choice: str, out: Path | None, output: str
+    files: Sequence[str],
+    name: str | None,
+    *,
+    models_dir: Path | None,
+    engine_choice: str,
+    out: Path | None,
+    output: str,
 ) -> int:
     """Run the search, write the report, tell the story."""
     manifests = load_manifests(files, name)
@@ -60,9 +67,7 @@ def tune(
     with Ledger(directory) as ledger:
         reporter = LiveReporter(progress, reading.problem, lambda result: _why(reading.problem, result))
         try:
-            answer = uvloop.run(
-                search_and_measure(reading.problem, sandbox, ledger, reporter, without_what_cannot_fit)
-            )
+            answer = uvloop.run(search_and_measure(reading.problem, sandbox, ledger, reporter, without_what_cannot_fit))
         finally:
             reporter.close()
         _tell(answer, reading, directory, output)
@@ -105,9 +110,7 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     if output == "table":
         console = Console(highlight=False)
         console.print(
-            ending_text(
-                problem, decision, flags=flags, findings=findings, width=console.width, out=str(directory)
-            )
+            ending_text(problem, decision, flags=flags, findings=findings, width=console.width, out=str(directory))
         )
     else:
         print_document(document, output, stream=sys.stdout)
@@ -118,9 +121,7 @@ def _with_binding_constraint(problem: Problem, answer: Answer) -> Decision:
     if decision.kind is DecisionKind.FOUND:
         return decision
     code, sentence, nearest = binding_constraint(problem, answer.results)
-    return replace(
-        decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest
-    )
+    return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)
 
 
 def _flags(decision: Decision, reading: Reading) -> list[str]:

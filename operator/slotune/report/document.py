@@ -17,14 +17,15 @@ from typing import Any
 
 from slotune.llama.candidate import Candidate
 from slotune.report.labels import candidate_label
+from slotune.report.plan import PlanRow
 from slotune.report.redaction import without_secrets
-from slotune.report.standing import replicas_at
+from slotune.report.standing import cost_of, replicas_at
 from slotune.report.trials import Findings
 from slotune.search.decision import Choice, Decision, Rejection, Step
 from slotune.search.problem import Problem
 from slotune.search.trial import TrialResult
 
-__all__ = ["SCHEMA", "to_document"]
+__all__ = ["SCHEMA", "plan_document", "to_document", "verdict_document"]
 
 SCHEMA = "slotune.dev/report/v1"
 """Changes when a reader of an older document would go wrong: a key renamed or removed, a unit changed."""
@@ -70,6 +71,52 @@ def to_document(
         "trials": [_trial(problem, result, said) for result in trials.values()],
         "never_started": [
             {"candidate": _candidate(problem, p.candidate), "code": p.code, "reason": p.reason} for p in problem.pruned
+        ],
+    }
+
+
+def verdict_document(
+    problem: Problem,
+    result: TrialResult,
+    *,
+    findings: Findings | None = None,
+    generated_at: str = "",
+    version: str = "",
+) -> dict[str, Any]:
+    """One verdict on one server, for ``slotune bench -o json``."""
+    return {
+        "schema": SCHEMA,
+        "name": problem.name,
+        "generated_at": generated_at,
+        "slotune_version": version,
+        "promise": _plain(problem.promise),
+        "demand": _demand(problem),
+        "measurement": _plain(problem.measurement),
+        "replicas": problem.replicas_today,
+        "trial": _trial(problem, result, findings or {}),
+    }
+
+
+def plan_document(problem: Problem, rows: Sequence[PlanRow]) -> dict[str, Any]:
+    """Every candidate before anything ran, for ``slotune plan -o json``."""
+    return {
+        "schema": SCHEMA,
+        "name": problem.name,
+        "promise": _plain(problem.promise),
+        "demand": _demand(problem),
+        "measurement": _plain(problem.measurement),
+        "budget": _plain(problem.budget),
+        "replicas_today": problem.replicas_today,
+        "candidates": [
+            {
+                "candidate": _candidate(problem, row.candidate),
+                "memory_bytes": row.memory_bytes,
+                "replicas_lower_bound": row.replicas_lower_bound,
+                "monthly_cost_lower_bound": _plain(cost_of(problem, row.candidate, row.replicas_lower_bound)),
+                "pruned": row.pruned,
+                "code": row.code or None,
+            }
+            for row in rows
         ],
     }
 

@@ -17,7 +17,6 @@ from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.flags import to_args
 from slotune.llama.server_http import ServerError, UnexpectedAnswerError
 from slotune.load.probe import IdleProbeError
-from slotune.load.records import RunResult
 from slotune.load.target import Target
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
@@ -71,9 +70,9 @@ class ProcessSandbox:
         )
         listener(Progress("starting"))
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        result, runs = await self._on(process, trial, alias, listener, began)
-        seconds = self._clock() - began
-        return Measured(replace(result, gpu_seconds=seconds, started_at=started_at), runs)
+        measured = await self._on(process, trial, alias, listener, began)
+        result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
+        return Measured(result, measured.runs)
 
     def _arguments(self, candidate: Candidate, alias: str) -> list[str]:
         return to_args(
@@ -87,32 +86,40 @@ class ProcessSandbox:
 
     async def _on(
         self, process: LlamaProcess, trial: Trial, alias: str, listener: ProgressListener, began: float
-    ) -> tuple[TrialResult, tuple[RunResult, ...]]:
-        """Measure on ``process`` and say what became of it; it is stopped on return."""
+    ) -> Measured:
+        """Start ``process``, measure on it and say what became of it; it is stopped on return."""
         base = TrialResult(trial, Verdict(Outcome.INVALID, "not measured", "NotMeasured", trial.confidence), 0.0)
         try:
             async with process:
-                try:
-                    base, mismatches = await self._inspect(base, process)
-                    if mismatches:
-                        return _mismatched(base, mismatches), ()
-                    findings = await measure_server(
-                        process.server, Target(process.base_url, alias), self._question(trial, began), listener
-                    )
-                except ServerWedgedError as error:
-                    return _failed(base, process.failure(wedged=True), process, str(error)), ()
-                except (ServerError, IdleProbeError) as error:
-                    if process.alive:
-                        return _invalid(base, "ServerUnreachable", str(error)), ()
-                    return _failed(base, process.failure(), process), ()
-                if not process.alive:
-                    return _failed(base, process.failure(), process), findings.runs
+                measured = await self._use(base, process, alias, listener, began)
                 listener(Progress("stopping"))
-                return replace(findings.on(base), host_memory_peak_bytes=process.memory_peak_bytes), findings.runs
+                return measured
         except LlamaStartError as error:
-            return replace(_failed(base, error.failure, None), log_tail=error.log_tail[-LOG_TAIL_LINES:]), ()
+            failed = _failed(base, error.failure, None)
+            return Measured(replace(failed, log_tail=error.log_tail[-LOG_TAIL_LINES:]))
         except (UnexpectedAnswerError, ProcessStuckError) as error:
-            return _invalid(base, "SandboxBroken", str(error)), ()
+            return Measured(_invalid(base, "SandboxBroken", str(error)))
+
+    async def _use(
+        self, base: TrialResult, process: LlamaProcess, alias: str, listener: ProgressListener, began: float
+    ) -> Measured:
+        """Check what was started, then measure it. A server that dies or wedges is the candidate's failure."""
+        try:
+            base, mismatches = await self._inspect(base, process)
+            if mismatches:
+                return Measured(_mismatched(base, mismatches))
+            question = self._question(base.trial, began)
+            findings = await measure_server(process.server, Target(process.base_url, alias), question, listener)
+        except ServerWedgedError as error:
+            return Measured(_failed(base, process.failure(wedged=True), process, str(error)))
+        except (ServerError, IdleProbeError) as error:
+            if process.alive:
+                return Measured(_invalid(base, "ServerUnreachable", str(error)))
+            return Measured(_failed(base, process.failure(), process))
+        if not process.alive:
+            return Measured(_failed(base, process.failure(), process), findings.runs)
+        result = replace(findings.on(base), host_memory_peak_bytes=process.memory_peak_bytes)
+        return Measured(result, findings.runs)
 
     def _question(self, trial: Trial, began: float) -> Question:
         limit = trial.time_limit_s

@@ -121,10 +121,12 @@ def _cheapest_confirmed(evidence: Evidence) -> Choice | None:
 
 
 def _todays(evidence: Evidence) -> Choice | None:
-    """The baseline at today's replicas, whatever its verdict; None when it never answered."""
+    """The baseline at today's replicas, whatever its verdict; None when it was not measured there."""
     problem, standing = evidence.problem, evidence.knowledge.standing(evidence.problem.baseline)
-    last = standing.results[-1] if standing.results else None
-    result = standing.passed or standing.refused or last
+    owed = problem.demand.peak_rate / problem.replicas_today
+    result = standing.passed if standing.passes(owed) else standing.refused if standing.is_refused(owed) else None
+    if result is None and standing.out is not None and standing.results:
+        result = standing.results[-1]  # it did not start
     return None if result is None else _choice(evidence, problem.baseline, problem.replicas_today, result)
 
 

@@ -1,0 +1,254 @@
+"""From stated settings to the candidate that a llama-server really runs: defaults, clamps and interactions.
+
+The order of rules is llama-server's (tools/server/server.cpp and llama-context.cpp at b11434): slots first, then the
+pool, then its division, then batches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from slotune.llama.build_defaults import BuildDefaults
+from slotune.llama.candidate import KV_TYPES, Candidate
+from slotune.llama.flag_reading import FALSE, TRUE, FlagProblem, Setting
+from slotune.llama.kv_cells import padded
+from slotune.llama.kv_types import BYTES_PER_ELEMENT
+
+__all__ = ["BaselineReader"]
+
+PARALLEL_MAX = 256
+"""LLAMA_MAX_SEQ."""
+NUMBER_MAX = 2**31 - 1
+
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
+class BaselineReader:
+    """Reads one server's settings. Problems and notes add up in it; a problem leaves a default in its place."""
+
+    def __init__(
+        self, stated: Mapping[str, Sequence[Setting]], defaults: BuildDefaults, training_context: int | None
+    ) -> None:
+        self.stated = stated
+        """By the flag's first spelling, the one that counts last."""
+        self.defaults = defaults
+        self.training_context = training_context
+        self.problems: list[FlagProblem] = []
+        self.notes: list[str] = []
+        self.extra_threads: tuple[str, ...] = ()
+        """``-tb`` where it differs from ``-t``: a candidate has one number for both."""
+
+    def candidate(self, variant: str, gpu_class: str) -> Candidate:
+        """The baseline; worth something only when ``problems`` stayed empty."""
+        slots, unified = self._slots()
+        context = self._context(slots, unified)
+        batch, ubatch = self._batches()
+        flash_attention = self._flash_attention()
+        type_k, type_v = self._cache_types(flash_attention)
+        ram, idle = self._host_cache()
+        self._fit()
+        return Candidate(
+            variant=variant,
+            gpu_class=gpu_class,
+            parallel_slots=slots,
+            context_per_slot=context,
+            kv_unified=unified,
+            batch_size=batch,
+            ubatch_size=ubatch,
+            cache_type_k=type_k,
+            cache_type_v=type_v,
+            flash_attention=flash_attention,
+            cache_prompt=self.switch("--cache-prompt", self.defaults.cache_prompt),
+            cache_ram_mib=ram,
+            cache_idle_slots=idle,
+            cache_reuse=self.number("--cache-reuse", self.defaults.cache_reuse, 0),
+            gpu_layers=self._gpu_layers(),
+            threads=self._threads(),
+            speculation=self._speculation(),
+        )
+
+    def setting(self, name: str) -> Setting | None:
+        """What counts for a flag, or None when nothing is stated."""
+        settings = self.stated.get(name)
+        return settings[-1] if settings else None
+
+    def text(self, name: str) -> str | None:
+        """The value of a flag, or None."""
+        setting = self.setting(name)
+        return setting.values[0] if setting else None
+
+    def switch(self, name: str, default: bool) -> bool:
+        """Whether a switch is on."""
+        setting = self.setting(name)
+        return default if setting is None else setting.on
+
+    def number(self, name: str, default: int, least: int = -NUMBER_MAX, most: int = NUMBER_MAX) -> int:
+        """The whole number that a flag states, between ``least`` and ``most``."""
+        setting = self.setting(name)
+        if setting is None:
+            return default
+        (value,) = setting.values
+        if not _WHOLE.fullmatch(value.strip()):
+            leading = re.match(r"\s*[+-]?\d+", value)
+            what = f"is no whole number: llama-server reads {leading[0].strip()}" if leading else "is no whole number"
+            self._refuse(setting, what, "write it in digits")
+            return default
+        number = int(value)
+        if not least <= number <= most:
+            bounds = f"at least {least}" if most == NUMBER_MAX else f"from {least} to {most}"
+            self._refuse(setting, "is out of range", f"write a number {bounds}")
+            return default
+        return number
+
+    def _refuse(self, setting: Setting, what: str, cure: str) -> None:
+        value = setting.values[0] if setting.values else None
+        self.problems.append(FlagProblem(setting.spelling, what, cure, value))
+
+    def _slots(self) -> tuple[int, bool]:
+        """Slots, and whether they share one cache: they do when their number is left to llama-server."""
+        stated = self.number("-np", -1, -NUMBER_MAX, PARALLEL_MAX)
+        unified = self.switch("-kvu", default=False)
+        setting = self.setting("-np")
+        if stated == 0 and setting is not None:
+            self._refuse(setting, "is no number of slots", f"write 1 to {PARALLEL_MAX}")
+            return 1, unified
+        if stated > 0:
+            return stated, unified
+        slots = self.defaults.auto_slots
+        overruled = " whatever -no-kvu says" if self.setting("-kvu") and not unified else ""
+        self.notes.append(f"-np is not set: llama-server runs {slots} slots on one unified KV cache{overruled}.")
+        return slots, True
+
+    def _context(self, slots: int, unified: bool) -> int:
+        """Tokens per slot. Split caches are rounded up as llama.cpp does; a unified pool is shared out evenly."""
+        pool = self.number("-c", 0, 0)
+        per_slot = self.number("--kv-unified-per-slot", 0, 0)
+        if pool == 0 and per_slot > 0 and self.setting("-c") is None:
+            pool = slots * per_slot
+        if pool == 0:
+            pool = self._trained_pool(slots, unified)
+        if unified:
+            context = pool // slots if pool % slots == 0 else padded(pool) // slots
+        else:
+            context = padded(padded(pool) // slots)
+            if context * slots != pool:
+                self.notes.append(f"-c {pool} over {slots} slots is rounded up to {context} tokens for each.")
+        if self.training_context is not None and context > self.training_context:
+            self.notes.append(
+                f"{context} tokens for each slot are more than the model's training context, where llama-server caps "
+                f"them. slotune measures with {self.training_context}."
+            )
+            return self.training_context
+        return context
+
+    def _trained_pool(self, slots: int, unified: bool) -> int:
+        setting = self.setting("-c")
+        what = "-c is not set" if setting is None else "-c is 0"
+        if self.training_context is None:
+            spelling = "-c" if setting is None else setting.spelling
+            what = f"{what.removeprefix('-c ')}, so it is the model's training context, which is not known here"
+            self.problems.append(FlagProblem(spelling, what, "state -c, or give the model's file"))
+            return slots * padded(1)
+        how = "shared by" if unified else "divided among"
+        self.notes.append(
+            f"{what}: the whole KV cache has the model's training context, {self.training_context:,} tokens, "
+            f"{how} {slots} slot{'s' if slots > 1 else ''}."
+        )
+        return self.training_context
+
+    def _batches(self) -> tuple[int, int]:
+        batch = self.number("-b", self.defaults.batch_size, 1)
+        ubatch = self.number("-ub", self.defaults.ubatch_size, 0) or batch
+        if ubatch > batch:
+            self.notes.append(f"A ubatch of {ubatch} above the batch is clamped to {batch} by llama-server.")
+        return batch, min(batch, ubatch)
+
+    def _flash_attention(self) -> Literal["on", "off", "auto"]:
+        setting = self.setting("-fa")
+        value = setting.values[0] if setting else self.defaults.flash_attention
+        if value in TRUE:
+            return "on"
+        if value in FALSE:
+            return "off"
+        if value not in {"auto", "-1"} and setting is not None:
+            self._refuse(setting, "is no mode", "write on, off or auto")
+        return "auto"
+
+    def _cache_types(self, flash_attention: str) -> tuple[str, str]:
+        types = []
+        for name in ("-ctk", "-ctv"):
+            setting = self.setting(name)
+            kind = setting.values[0] if setting else self.defaults.cache_type
+            if setting is not None and kind not in BYTES_PER_ELEMENT:
+                self._refuse(setting, "is no type of a KV cache", f"write one of {', '.join(BYTES_PER_ELEMENT)}")
+                kind = self.defaults.cache_type
+            types.append(kind)
+        type_k, type_v = types
+        setting = self.setting("-ctv")
+        if flash_attention == "off" and BYTES_PER_ELEMENT[type_v] < BYTES_PER_ELEMENT["f16"] and setting is not None:
+            self._refuse(setting, "needs flash attention, the server would not start", "write -fa on")
+        if type_k != type_v or type_k not in {*KV_TYPES, "bf16"}:
+            self.notes.append(
+                f"K {type_k} with V {type_v}: stock CUDA builds have no flash-attention kernel for this pair and "
+                "convert or fall back to the CPU."
+            )
+        return type_k, type_v
+
+    def _host_cache(self) -> tuple[int, bool]:
+        """MiB of the prompt cache in host memory, and whether idle slots are saved to it."""
+        ram = self.number("-cram", self.defaults.cache_ram_mib, -1)
+        idle = self.switch("--cache-idle-slots", self.defaults.cache_idle_slots)
+        setting = self.setting("--cache-idle-slots")
+        if idle and ram == 0 and setting is not None:
+            self.notes.append(f"{setting.spelling} has no effect: the prompt cache is off (--cache-ram 0).")
+        return ram, idle and ram != 0
+
+    def _gpu_layers(self) -> str:
+        setting = self.setting("-ngl")
+        value = setting.values[0] if setting else self.defaults.gpu_layers
+        if value in {"auto", "all"} or setting is None:
+            return value
+        number = self.number("-ngl", -1)
+        if number < 0:
+            return "auto" if number == -1 else "all"
+        return str(number)
+
+    def _threads(self) -> int | None:
+        """``-t``; None leaves it to the sandbox. A ``-tb`` of its own goes to ``extra_threads``."""
+        threads = self.number("-t", 0)
+        batch_threads = self.number("-tb", threads)
+        if batch_threads != threads and batch_threads > 0:
+            self.extra_threads = ("-tb", str(batch_threads))
+        setting = self.setting("-t")
+        if threads <= 0 and setting is not None:
+            value = setting.values[0]
+            self.notes.append(
+                f"{setting.spelling} {value} is all cores of the host, whatever the container's CPU limit."
+            )
+        return threads if threads > 0 else None
+
+    def _speculation(self) -> str:
+        """Every mention of ``--spec-type`` adds to the others."""
+        kinds = [
+            kind.strip() for setting in self.stated.get("--spec-type", ()) for kind in setting.values[0].split(",")
+        ]
+        if self.setting("--spec-default") is not None:
+            kinds.append("ngram-mod")
+            self.notes.append("--spec-default is --spec-type ngram-mod.")
+        kinds = [kind for kind in dict.fromkeys(kinds) if kind and kind != "none"]
+        return ",".join(kinds) or "none"
+
+    def _fit(self) -> None:
+        """Notes what fit may do to production and what slotune does instead."""
+        setting = self.setting("-fit")
+        value = setting.values[0] if setting else ("on" if self.defaults.fit else "off")
+        if value not in TRUE | FALSE and setting is not None:
+            self._refuse(setting, "is neither on nor off", "write on or off")
+        unset = [name for name in ("-c", "-ngl") if self.setting(name) is None]
+        if value in TRUE and unset:
+            self.notes.append(
+                f"-fit is on while {' and '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set: llama-server may "
+                "shrink the context or leave layers on the CPU and only its log says so. slotune measures with -fit off."
+            )

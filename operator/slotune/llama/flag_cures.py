@@ -1,0 +1,160 @@
+"""What to write instead of an argument that llama-server does not take, or that slotune cannot measure.
+
+Each table is data: spelling to cure. Removed and renamed flags are those of research on b11434; the other tables keep
+the words that people bring from llama-cli, llama-cpp-python, vLLM and Ollama.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from slotune.llama.flag_table import BY_NAME
+
+__all__ = [
+    "CONFLICTING",
+    "DROPPED",
+    "ELSEWHERE",
+    "PRESETS",
+    "REMOVED",
+    "REMOVED_ENV",
+    "SECRET",
+    "cure_for_unknown",
+]
+
+REMOVED: Final = {
+    "--mlock": "-lm mlock",
+    "--mmap": "-lm mmap",
+    "--no-mmap": "-lm none",
+    "-dio": "-lm dio",
+    "--direct-io": "-lm dio",
+    "--no-direct-io": "-lm mmap",
+    "-ndio": "-lm mmap",
+    "--draft": "--spec-draft-n-max",
+    "--draft-n": "--spec-draft-n-max",
+    "--draft-max": "--spec-draft-n-max",
+    "--draft-min": "--spec-draft-n-min",
+    "--draft-n-min": "--spec-draft-n-min",
+    "--spec-ngram-size-n": "--spec-ngram-simple-size-n, or --spec-ngram-mod-n-match",
+    "--spec-ngram-size-m": "--spec-ngram-simple-size-m",
+    "--spec-ngram-min-hits": "--spec-ngram-simple-min-hits",
+}
+"""Flags of earlier builds and their successors. The first six went with ggml-org/llama.cpp#20834."""
+
+REMOVED_ENV: Final = {
+    "LLAMA_ARG_MLOCK": "LLAMA_ARG_LOAD_MODE=mlock",
+    "LLAMA_ARG_MMAP": "LLAMA_ARG_LOAD_MODE=mmap",
+    "LLAMA_ARG_NO_MMAP": "LLAMA_ARG_LOAD_MODE=none",
+    "LLAMA_ARG_DIO": "LLAMA_ARG_LOAD_MODE=dio",
+    "LLAMA_ARG_DRAFT_MAX": "LLAMA_ARG_SPEC_DRAFT_N_MAX",
+    "LLAMA_ARG_DRAFT_MIN": "LLAMA_ARG_SPEC_DRAFT_N_MIN",
+}
+"""Variables of earlier builds. llama-server ignores those of the load mode and refuses those of the draft."""
+
+ELSEWHERE: Final = {
+    "--n-ctx": "-c",
+    "--num-ctx": "-c",
+    "--max-model-len": "-c, which is the context of all slots together",
+    "--context-length": "-c",
+    "--max-num-seqs": "-np",
+    "--n-parallel": "-np",
+    "--num-parallel": "-np",
+    "--n-batch": "-b",
+    "--max-num-batched-tokens": "-b",
+    "--n-ubatch": "-ub",
+    "--n-threads": "-t",
+    "--n-gpu": "-ngl",
+    "--tensor-parallel-size": "-ts, or -sm",
+    "--kv-cache-dtype": "-ctk and -ctv",
+    "--type-k": "-ctk",
+    "--type-v": "-ctv",
+    "--enable-prefix-caching": "--cache-prompt",
+    "--no-enable-prefix-caching": "--no-cache-prompt",
+    "--gpu-memory-utilization": "-fitt, the memory to leave free in MiB",
+    "--served-model-name": "--alias",
+    "--speculative-model": "-md",
+    "-p": "send it in a request: it is a flag of llama-cli",
+    "--prompt": "send it in a request: it is a flag of llama-cli",
+    "-f": "send it in a request: it is a flag of llama-cli",
+    "--file": "send it in a request: it is a flag of llama-cli",
+    "-i": "leave it out: it is a flag of llama-cli",
+    "--interactive": "leave it out: it is a flag of llama-cli",
+    "-cnv": "leave it out: it is a flag of llama-cli",
+    "-no-cnv": "leave it out: it is a flag of llama-cli",
+    "-sys": "send a system message in each request",
+    "--system-prompt": "send a system message in each request",
+    "--system-prompt-file": "send a system message in each request",
+    "-spf": "send a system message in each request",
+    "-gan": "--rope-scaling: self-extend is not in llama-server any more",
+    "--grp-attn-n": "--rope-scaling: self-extend is not in llama-server any more",
+    "-gaw": "--rope-scaling: self-extend is not in llama-server any more",
+    "--grp-attn-w": "--rope-scaling: self-extend is not in llama-server any more",
+}
+"""Names that other tools have: the flag that llama-server has for each, or what to do instead."""
+
+_QWEN_CODER: Final = "-ub 1024 -b 1024 -c 0 --cache-reuse 256 --port 8012"
+_GPT_OSS: Final = "-ub 2048 -b 32768 -np 2 -c 262144 --port 8013 --temp 1 --top-p 1 --top-k 0 --min-p 0.01"
+
+PRESETS: Final = {
+    "--embd-gemma-default": "-hf ggml-org/embeddinggemma-300M-qat-q4_0-GGUF -ub 2048 -b 2048 -np 32 -c 65536",
+    "--fim-qwen-1.5b-default": f"-hf ggml-org/Qwen2.5-Coder-1.5B-Q8_0-GGUF {_QWEN_CODER}",
+    "--fim-qwen-3b-default": f"-hf ggml-org/Qwen2.5-Coder-3B-Q8_0-GGUF {_QWEN_CODER}",
+    "--fim-qwen-7b-default": f"-hf ggml-org/Qwen2.5-Coder-7B-Q8_0-GGUF {_QWEN_CODER}",
+    "--fim-qwen-7b-spec": (
+        f"-hf ggml-org/Qwen2.5-Coder-7B-Q8_0-GGUF -hfd ggml-org/Qwen2.5-Coder-0.5B-Q8_0-GGUF {_QWEN_CODER}"
+    ),
+    "--fim-qwen-14b-spec": (
+        f"-hf ggml-org/Qwen2.5-Coder-14B-Q8_0-GGUF -hfd ggml-org/Qwen2.5-Coder-0.5B-Q8_0-GGUF {_QWEN_CODER}"
+    ),
+    "--fim-qwen-30b-default": f"-hf ggml-org/Qwen3-Coder-30B-A3B-Instruct-Q8_0-GGUF {_QWEN_CODER}",
+    "--gpt-oss-20b-default": f"-hf ggml-org/gpt-oss-20b-GGUF {_GPT_OSS}",
+    "--gpt-oss-120b-default": f"-hf ggml-org/gpt-oss-120b-GGUF {_GPT_OSS}",
+    "--vision-gemma-4b-default": "-hf ggml-org/gemma-3-4b-it-qat-GGUF -c 0 --port 8014",
+    "--vision-gemma-12b-default": "-hf ggml-org/gemma-3-12b-it-qat-GGUF -c 0 --port 8014",
+}
+"""One flag that stands for many, tuned ones among them: what it stands for."""
+
+_ROUTER: Final = "name one model with -m: as a router llama-server starts other servers, and slotune measures one"
+_ANSWER: Final = "leave it out: llama-server would answer and exit"
+_NO_TEXT: Final = "tune a server that generates text: there are no tokens per second to keep"
+_SYNTHETIC: Final = "leave it out: the acceptance would be invented and the text invalid"
+
+CONFLICTING: Final = {
+    "--models-dir": _ROUTER,
+    "--models-preset": _ROUTER,
+    "-h": _ANSWER,
+    "--version": _ANSWER,
+    "-cl": _ANSWER,
+    "--completion-bash": _ANSWER,
+    "--list-devices": _ANSWER,
+    "--embedding": _NO_TEXT,
+    "--rerank": _NO_TEXT,
+    "--spec-synth-len": _SYNTHETIC,
+    "--spec-synth-rates": _SYNTHETIC,
+}
+"""Flags (by first spelling) with which there is nothing to measure, and why."""
+
+DROPPED: Final = {
+    "-lv": "slotune sets -lv 4, which shows what was allocated",
+    "-v": "slotune sets -lv 4, which shows what was allocated",
+    "--log-disable": "slotune reads the log",
+    "--log-file": "slotune reads the log where the server writes it",
+    "--log-jsonl": "slotune reads the plain log",
+    "-dt": "llama-server takes it and does nothing with it",
+    "--kv-unified-per-slot": "slotune states the pool with -c instead",
+}
+"""Flags (by first spelling) that a measured server does not get, and why."""
+
+SECRET: Final = frozenset({"--api-key", "-hft"})
+"""Flags (by first spelling) whose value must never be stored or shown."""
+
+CLOSE_ENOUGH: Final = 0.6
+"""Similarity (difflib's ratio) from which a known spelling is worth offering."""
+
+
+def cure_for_unknown(word: str) -> str:
+    """What to do about ``word``, which llama-server does not know."""
+    close = difflib.get_close_matches(word, BY_NAME, n=1, cutoff=CLOSE_ENOUGH)
+    if close:
+        return f"did you mean {close[0]}?"
+    return "remove it, or look it up in `llama-server --help`"

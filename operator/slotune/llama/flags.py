@@ -1,0 +1,237 @@
+"""A candidate as llama-server's arguments, and a user's own arguments as a candidate.
+
+Out: every setting is stated, so that nothing depends on the defaults of a build. In: what is not stated becomes what
+the build would have done, and each time that is a surprise there is a note. What slotune does not tune is passed
+through word by word. For every valid candidate ``from_args(to_args(c)).candidate == c``; valid means what llama-server
+can hold: with split caches a context of whole 256-token blocks, ``ubatch <= batch``, no saving of idle slots without
+``cache_ram_mib``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from slotune.llama.baseline_reading import BaselineReader
+from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
+from slotune.llama.candidate import Candidate
+from slotune.llama.flag_cures import DROPPED, SECRET
+from slotune.llama.flag_reading import FlagProblem, Reading, Setting, read
+from slotune.llama.flag_table import BY_NAME, Flag
+from slotune.llama.kv_cells import context_flag
+
+__all__ = [
+    "BUILD_11549",
+    "EMITTED",
+    "BuildDefaults",
+    "ConflictingArgumentError",
+    "FlagProblem",
+    "ModelSource",
+    "ParsedServer",
+    "UnusableArgumentsError",
+    "from_args",
+    "model_source",
+    "to_args",
+]
+
+EMITTED: tuple[Flag, ...] = tuple(
+    BY_NAME[name][0]
+    for name in (
+        "-m", "--host", "--port", "-a", "-ngl", "-fit", "-np", "-c", "-kvu", "-b", "-ub", "-fa", "-ctk", "-ctv",
+        "-t", "-tb", "--cache-prompt", "-cram", "--cache-idle-slots", "--cache-reuse", "--metrics", "--slots",
+        "--spec-type", "-lv",
+    )
+)  # fmt: skip
+"""The closed set that :func:`to_args` writes; an engine that takes these can run every candidate without extras."""
+
+MODEL_FLAGS = frozenset({"-m", "-mu", "-dr", "-hf", "-hff"})
+"""Where the weights come from: the model variant's business, not the candidate's."""
+
+OWN_VERBOSITY = ("4",)
+"""At this level the log shows buffers, layers and kernels."""
+
+_OWN = frozenset(flag.name for flag in EMITTED)
+
+
+class UnusableArgumentsError(ValueError):
+    """Arguments of a user's server that no baseline can be made of; has all problems."""
+
+    def __init__(self, problems: Sequence[FlagProblem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class ConflictingArgumentError(ValueError):
+    """``extra_args`` of a candidate state what the candidate states itself."""
+
+    def __init__(self, flag: str) -> None:
+        super().__init__(f"extra_args: {flag} is a setting of the candidate; set it there and leave it out here")
+        self.flag = flag
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a server's weights come from. The first that is not None counts, in this order."""
+
+    path: str | None = None
+    hf_repo: str | None = None
+    """``user/model[:quantization]``, fetched from Hugging Face."""
+    hf_file: str | None = None
+    """One file of ``hf_repo``."""
+    url: str | None = None
+    docker_repo: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any is stated. Without one llama-server becomes a router."""
+        return any((self.path, self.hf_repo, self.url, self.docker_repo))
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedServer:
+    """A user's own server."""
+
+    candidate: Candidate | None
+    """The baseline; None when there are errors."""
+    model: ModelSource
+    host: str
+    port: int
+    alias: str | None
+    """First of the names that it answers to; None: it uses the model's."""
+    extra_args: tuple[str, ...]
+    """What slotune does not tune, in order, as it was written; those of the environment first, as arguments."""
+    secret_args: tuple[str, ...] = field(default=(), repr=False)
+    """API keys and tokens: for the server's process only, never stored or shown."""
+    notes: tuple[str, ...] = ()
+    """Sentences: what a reader of the arguments would not expect."""
+    errors: tuple[FlagProblem, ...] = ()
+
+    @property
+    def baseline(self) -> Candidate:
+        """The candidate. Raises UnusableArgumentsError when there are errors."""
+        if self.candidate is None:
+            raise UnusableArgumentsError(self.errors)
+        return self.candidate
+
+
+def to_args(
+    candidate: Candidate, *, model_path: str, host: str, port: int, alias: str, threads: int | None = None
+) -> list[str]:
+    """The arguments that run ``candidate``, without the program's name.
+
+    Args:
+        model_path: of the candidate's weights file, as the server sees it.
+        host: address to listen on.
+        port: 0 lets the system choose (the embedded engine then says which).
+        alias: name that the server answers to.
+        threads: used where the candidate has none of its own; None: llama-server's default, all cores of the host.
+
+    Raises:
+        ConflictingArgumentError: ``extra_args`` state a setting that the candidate has.
+    """
+    extra = _checked_extras(candidate)
+    threads = candidate.threads if candidate.threads is not None else threads
+    args = ["-m", model_path, "--host", host, "--port", str(port), "--alias", alias]
+    args += ["-ngl", candidate.gpu_layers, "-fit", "off"]
+    args += ["-np", str(candidate.parallel_slots), "-c", str(context_flag(candidate))]
+    args += ["-kvu" if candidate.kv_unified else "-no-kvu"]
+    args += ["-b", str(candidate.batch_size), "-ub", str(candidate.ubatch_size), "-fa", candidate.flash_attention]
+    args += ["-ctk", candidate.cache_type_k, "-ctv", candidate.cache_type_v]
+    if threads is not None:
+        args += ["-t", str(threads)]
+        if "-tb" not in extra:
+            args += ["-tb", str(threads)]
+    args += ["--cache-prompt" if candidate.cache_prompt else "--no-cache-prompt"]
+    args += ["--cache-ram", str(candidate.cache_ram_mib)]
+    args += ["--cache-idle-slots" if candidate.cache_idle_slots else "--no-cache-idle-slots"]
+    args += ["--cache-reuse", str(candidate.cache_reuse), "--metrics", "--slots"]
+    if candidate.speculation != "none":
+        args += ["--spec-type", candidate.speculation]
+    return [*args, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
+
+
+def from_args(
+    args: Sequence[str],
+    *,
+    variant: str,
+    gpu_class: str,
+    training_context: int | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    defaults: BuildDefaults = BUILD_11549,
+) -> ParsedServer:
+    """The server that ``args`` and ``env`` describe. Reports every problem and raises for none.
+
+    Args:
+        args: after the program's name, as the container has them.
+        variant: name of the model variant that the server runs.
+        gpu_class: name of the GPU class that it runs on.
+        training_context: the model's, in tokens; needed only where ``-c`` is not stated or 0.
+        env: the container's variables; arguments win over them.
+        defaults: what this build does where nothing is stated.
+    """
+    reading = read(args, env)
+    reader = BaselineReader(_by_flag(reading), defaults, training_context)
+    model = _model(reader)
+    if not model.is_known:
+        cure = "state -m PATH or -hf USER/MODEL: without a model llama-server is a router for others"
+        reader.problems.append(FlagProblem("-m", "is missing", cure))
+    host = reader.text("--host") or defaults.host
+    port = reader.number("--port", defaults.port, 0, 65535)
+    candidate = reader.candidate(variant, gpu_class)
+    extra = [*reader.extra_threads]
+    secret: list[str] = []
+    for setting in reading.settings:
+        name = setting.flag.name
+        if name in SECRET:
+            secret += setting.words
+        elif setting.words[1:] == OWN_VERBOSITY and name == "-lv":
+            continue
+        elif name in DROPPED:
+            reader.notes.append(f"{setting.spelling} is left out: {DROPPED[name]}.")
+        elif name not in _OWN | MODEL_FLAGS | {"--spec-default"}:
+            extra += setting.words
+    problems = (*reading.problems, *reader.problems)
+    return ParsedServer(
+        candidate=None if problems else replace(candidate, extra_args=tuple(extra)),
+        model=model,
+        host=host,
+        port=port,
+        alias=next((name.strip() for name in (reader.text("-a") or "").split(",") if name.strip()), None),
+        extra_args=tuple(extra),
+        secret_args=tuple(secret),
+        # What would be surprising about a server that cannot be read is guesswork.
+        notes=reading.notes if problems else (*reading.notes, *dict.fromkeys(reader.notes)),
+        errors=problems,
+    )
+
+
+def model_source(args: Sequence[str], env: Mapping[str, str] = MappingProxyType({})) -> ModelSource:
+    """Where the weights of the server with ``args`` come from: to find its variant before :func:`from_args`."""
+    return _model(BaselineReader(_by_flag(read(args, env)), BUILD_11549, None))
+
+
+def _by_flag(reading: Reading) -> dict[str, list[Setting]]:
+    stated: dict[str, list[Setting]] = {}
+    for setting in reading.settings:
+        stated.setdefault(setting.flag.name, []).append(setting)
+    return stated
+
+
+def _model(reader: BaselineReader) -> ModelSource:
+    return ModelSource(
+        path=reader.text("-m"),
+        hf_repo=reader.text("-hf"),
+        hf_file=reader.text("-hff"),
+        url=reader.text("-mu"),
+        docker_repo=reader.text("-dr"),
+    )
+
+
+def _checked_extras(candidate: Candidate) -> frozenset[str]:
+    """First spellings of the flags in ``extra_args``; none may state what the candidate states itself."""
+    names = {setting.flag.name: setting.spelling for setting in read(candidate.extra_args, {}).settings}
+    for name, spelling in names.items():
+        if name in (_OWN - {"-tb"}) | MODEL_FLAGS:
+            raise ConflictingArgumentError(spelling)
+    return frozenset(names)

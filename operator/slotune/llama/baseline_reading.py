@@ -249,6 +249,7 @@ class BaselineReader:
         unset = [name for name in ("-c", "-ngl") if self.setting(name) is None]
         if value in TRUE and unset:
             self.notes.append(
-                f"-fit is on while {' and '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set: llama-server may "
-                "shrink the context or leave layers on the CPU and only its log says so. slotune measures with -fit off."
+                f"-fit is on while {' and '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set: llama-server "
+                "may shrink the context or leave layers on the CPU, and only its log says so. slotune measures with "
+                "-fit off."
             )

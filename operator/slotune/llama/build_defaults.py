@@ -1,6 +1,7 @@
 """What a llama-server does where its arguments say nothing. Differs between builds, so it is a value.
 
-Only what a baseline depends on. The values are those of build 11549 and, by its source, 11434; another build gets its own.
+Only what a baseline depends on. The values are those of build 11549 and, by its source, of 11434; another build gets
+its own.
 """
 
 from __future__ import annotations

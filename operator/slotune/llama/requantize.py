@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import gguf
 import numpy as np
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from slotune.llama.gguf_facts import read_facts, read_parts
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_array, read_header
 
-__all__ = ["DiskFullError", "TargetType", "UnsupportedTensorError", "requantize", "variant_path"]
+__all__ = ["TARGET_TYPES", "DiskFullError", "UnsupportedTensorError", "requantize", "variant_path"]
 
-TargetType = Literal["F16", "Q8_0", "Q4_0"]
+TARGET_TYPES = ("F16", "Q8_0", "Q4_0")
 
 SOURCE_KEY = "slotune.source.identity"
 RECIPE_KEY = "slotune.recipe"
@@ -77,7 +77,7 @@ class DiskFullError(Exception):
 
 def requantize(
     source: str | Path,
-    target_type: TargetType,
+    target_type: str,
     out_dir: str | Path,
     progress: Callable[[float], None] | None = None,
 ) -> Path:
@@ -92,8 +92,8 @@ def requantize(
         UnsupportedTensorError: a tensor cannot be dequantized.
         DiskFullError: ``out_dir`` has no room for it.
     """
-    if target_type not in get_args(TargetType):
-        raise ValueError(f"target type {target_type!r}: only {', '.join(get_args(TargetType))} can be made")
+    if target_type not in TARGET_TYPES:
+        raise ValueError(f"target type {target_type!r}: only {', '.join(TARGET_TYPES)} can be made")
     identity = read_facts(source).identity
     out_dir = Path(out_dir)
     target = variant_path(source, target_type, out_dir)
@@ -114,7 +114,7 @@ def requantize(
     return target
 
 
-def variant_path(source: str | Path, target_type: TargetType, out_dir: str | Path) -> Path:
+def variant_path(source: str | Path, target_type: str, out_dir: str | Path) -> Path:
     """Where :func:`requantize` puts its result: the source's name with the other type in it."""
     stem = _PART_SUFFIX.sub("", Path(source).name.removesuffix(".gguf"))
     return Path(out_dir) / f"{_TYPE_SUFFIX.sub('', stem)}.{target_type}.gguf"
@@ -130,7 +130,7 @@ def _is_current(target: Path, identity: str) -> bool:
 
 def _write(
     parts: Sequence[Header],
-    target_type: TargetType,
+    target_type: str,
     identity: str,
     path: Path,
     progress: Callable[[float], None] | None,
@@ -191,7 +191,7 @@ def _convert(path: Path, tensor: TensorInfo, kind: gguf.GGMLQuantizationType) ->
         yield piece, min(step, rows - first) * row
 
 
-def _kind(path: Path, tensor: TensorInfo, target_type: TargetType) -> gguf.GGMLQuantizationType:
+def _kind(path: Path, tensor: TensorInfo, target_type: str) -> gguf.GGMLQuantizationType:
     """The type that a tensor has in the result."""
     types = gguf.GGMLQuantizationType
     try:

@@ -19,7 +19,6 @@ from slotune.commands.writing import print_document, write_atomically
 from slotune.diagnose.binding import binding_constraint
 from slotune.diagnose.findings import explain_result
 from slotune.llama.engine import find_engine
-from slotune.llama.flags import to_args
 from slotune.report.document import to_document
 from slotune.report.html import render_html
 from slotune.report.plan import plan_line
@@ -91,7 +90,7 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     problem = answer.problem
     decision = _with_binding_constraint(problem, answer)
     findings = {r.trial.key(problem.context): [_why(problem, r)] for r in answer.results}
-    flags = _flags(decision, reading)
+    flags = [] if decision.choice is None else reading.baseline.flags_for(decision.choice.candidate)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     html = render_html(
         problem,
@@ -122,19 +121,3 @@ def _with_binding_constraint(problem: Problem, answer: Answer) -> Decision:
         return decision
     code, sentence, nearest = binding_constraint(problem, answer.results)
     return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)
-
-
-def _flags(decision: Decision, reading: Reading) -> list[str]:
-    """The winner's arguments as they belong into the manifest: its own model path, host and port."""
-    if decision.choice is None:
-        return []
-    candidate = decision.choice.candidate
-    server = reading.baseline
-    return to_args(
-        candidate,
-        model_path=server.path_of(candidate.variant),
-        host=server.host,
-        port=server.port,
-        alias=server.alias,
-        threads=candidate.threads,
-    )

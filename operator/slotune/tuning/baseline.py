@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from slotune.api.manifests import Manifests
+from slotune.api.v1alpha1 import ModelVariant
 from slotune.llama.candidate import Candidate
-from slotune.llama.flags import FlagError, from_args
+from slotune.llama.flags import ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
 
@@ -29,9 +30,22 @@ class Baseline:
     """Path inside the container of each variant, as the manifest has it."""
     notes: tuple[str, ...] = ()
 
-    def path_of(self, variant: str) -> str:
-        """The path that ``-m`` gets for ``variant``."""
-        return self.paths[variant]
+    def flags_for(self, candidate: Candidate) -> list[str]:
+        """``candidate`` as arguments of this server: its own path, address and name, and no measuring log level."""
+        args = to_args(
+            candidate,
+            model_path=self.paths[candidate.variant],
+            host=self.host,
+            port=self.port,
+            alias=self.alias or "",
+        )
+        drop = {"-lv"} if self.alias else {"-lv", "--alias"}
+        kept, skip = [], False
+        for argument in args:
+            if not skip and argument not in drop:
+                kept.append(argument)
+            skip = not skip and argument in drop
+        return kept
 
 
 def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Baseline:
@@ -42,19 +56,47 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Basel
     """
     spec = manifests.deployment.spec
     where = f"container {manifests.container.name}"
-    gpu_class = next(iter(manifests.gpu_classes))
-    arguments = _arguments(manifests, where)
-    paths = {variant.name: variant.path for variant in spec.models}
-    try:
-        parsed = from_args(
-            arguments,
-            variant=spec.models[0].name,
-            gpu_class=gpu_class,
-            context_length={name: facts.context_length for name, facts in models.items()},
+    arguments, environment = _arguments(manifests, where), _environment(manifests)
+    variant = _variant(manifests, where, model_source(arguments, environment))
+    parsed = from_args(
+        arguments,
+        variant=variant.name,
+        gpu_class=next(iter(manifests.gpu_classes)),
+        training_context=models[variant.name].context_length,
+        env=environment,
+    )
+    if parsed.errors:
+        raise InvalidInputError(f"{where} args", None, "; ".join(str(problem) for problem in parsed.errors))
+    return Baseline(
+        parsed.baseline,
+        parsed.host,
+        parsed.port,
+        parsed.alias,
+        {model.name: model.path for model in spec.models},
+        parsed.notes,
+    )
+
+
+def _variant(manifests: Manifests, where: str, source: ModelSource) -> ModelVariant:
+    """The entry of ``spec.models`` that runs today: the one whose path ``-m`` names."""
+    variants = manifests.deployment.spec.models
+    if source.path is None:
+        if len(variants) == 1:
+            return variants[0]
+        stated = source.hf_repo or source.url or source.docker_repo
+        raise InvalidInputError(
+            f"{where} args",
+            stated,
+            "does not say which of spec.models runs today: state the file with -m PATH, where PATH is that of a model",
         )
-    except FlagError as error:
-        raise InvalidInputError(f"{where} args", error.flag, error.cure) from error
-    return Baseline(parsed.candidate, parsed.host, parsed.port, parsed.alias, paths, parsed.notes)
+    here = PurePosixPath(source.path)
+    for variant in variants:
+        if PurePosixPath(variant.path) == here:
+            return variant
+    listed = ", ".join(variant.path for variant in variants)
+    raise InvalidInputError(
+        f"{where} args -m", source.path, f"is none of spec.models ({listed}): add it there, it is what runs today"
+    )
 
 
 def _arguments(manifests: Manifests, where: str) -> list[str]:
@@ -62,6 +104,11 @@ def _arguments(manifests: Manifests, where: str) -> list[str]:
     command = list(manifests.container.command or ())
     if command and PurePosixPath(command[0]).name in SHELLS:
         raise InvalidInputError(
-            f"{where} command", None, "runs a shell, which hides the flags: write llama-server's flags into args"
+            f"{where} command", command[0], "is a shell, which hides the flags: write llama-server's flags into args"
         )
     return [*command[1:], *(manifests.container.args or ())]
+
+
+def _environment(manifests: Manifests) -> dict[str, str]:
+    """Variables whose values are written in the manifest; those from Secrets are none of llama-server's flags."""
+    return {entry.name: entry.value for entry in manifests.container.env or () if entry.value is not None}

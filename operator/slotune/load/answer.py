@@ -51,9 +51,9 @@ class Answer:
             self._fail(str(error))
             return 0
         for name, data in events:
-            self._event(name, data, now)
             if self.done:
                 break
+            self._event(name, data, now)
         return self._record.token_events - before
 
     def end(self) -> None:

@@ -60,8 +60,9 @@ async def run_load(
     """
     allow_many_connections()
     bodies = Bodies(demand, seed=trace.seed, vocabulary=vocabulary, model=target.model)
-    async with watched_server(target) as surroundings, open_session(target) as session:
-        with resting_collector():
+    # The collector rests before the start is set: its last pass takes longer than the lead.
+    with resting_collector():
+        async with open_session(target) as session, watched_server(target) as surroundings:
             loop = OpenLoop(
                 session,
                 target,

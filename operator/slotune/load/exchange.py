@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,9 @@ async def exchange(
         record.status = RequestStatus.UNFINISHED
         record.error = f"no end after {timeout_s:g} s"
     except aiohttp.ClientConnectorError as error:
-        reason = error.os_error.strerror or "the name or the address leads nowhere"
+        code = error.os_error.errno
+        # aiohttp puts the address into strerror; a name that can't be resolved has a code outside errno.
+        reason = os.strerror(code) if code in errno.errorcode else "the name leads to no address"
         _broken(record, RequestStatus.REFUSED, f"no connection: {reason}", clock() - start)
         tally.client_faults += error.os_error.errno in _OWN_LIMITS
     except (aiohttp.ClientError, OSError) as error:

@@ -187,10 +187,10 @@ class OpenLoop:
             self._ended(record)
 
     def _begun(self, record: RequestRecord) -> asyncio.TimerHandle | None:
-        now = self._now()
         self._records.append(record)
-        self._moved(1, now)
         self._observer.sent(record.index)
+        now = self._now()  # the request leaves now, whatever time the observer took
+        self._moved(1, now)
         if self._deadline_s is None:
             return None
         wait = max(0.0, record.scheduled_s + self._deadline_s - now)

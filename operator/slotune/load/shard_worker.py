@@ -68,12 +68,13 @@ async def _serve(output: int) -> None:
     trace = job.trace
     allow_many_connections()
     bodies = Bodies(trace.demand, seed=trace.seed, vocabulary=job.vocabulary, model=job.target.model)
-    writer.write(pack("ready"))
-    message = await receive(reader)
-    if message is None or message[0] != "start":
-        return
-    async with open_session(job.target) as session:
-        with resting_collector():
+    # Everything that takes time comes before "ready", the collector's last pass too.
+    with resting_collector():
+        async with open_session(job.target) as session:
+            writer.write(pack("ready"))
+            message = await receive(reader)
+            if message is None or message[0] != "start":
+                return
             open_loop = OpenLoop(
                 session,
                 job.target,

@@ -76,11 +76,11 @@ class EventSplitter:
             buffer = buffer.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = buffer.split(b"\n")
         self._tail = lines.pop()
-        if len(self._tail) > MAX_EVENT_BYTES or sum(map(len, self._data)) > MAX_EVENT_BYTES:
-            raise EventTooLongError(f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes")
         events: list[tuple[bytes, bytes]] = []
         for line in lines:
             self._line(line, events)
+        if len(self._tail) + sum(map(len, self._data)) > MAX_EVENT_BYTES:
+            raise EventTooLongError(f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes")
         return events
 
     def _line(self, line: bytes, events: list[tuple[bytes, bytes]]) -> None:

@@ -88,5 +88,5 @@ licences: $(DEV_READY) ## Write the table of docs/licences.md again
 .PHONY: clean
 clean: ## Remove the environment, caches and results; models in the cache stay
 	@rm -rf build dist slotune-out .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find operator tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +
-	@if [[ -e "$(VENV)/pyvenv.cfg" ]]; then rm -rf "$(VENV)"; fi
+	@find $(wildcard operator tests bench tools) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@if [[ -e "$(VENV)/.made-by-slotune" ]]; then rm -rf "$(VENV)"; fi

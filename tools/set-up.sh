@@ -55,11 +55,17 @@ make_environment() {
 [[ $# -ge 2 ]] || die "usage: tools/set-up.sh VENV LOCK..."
 venv=$1
 shift
-# A half-made environment (killed set-up, interpreter gone) is made again rather than repaired. A folder that is
-# something else is never touched: --clear would empty it.
-if ! { is_new_enough "$venv/bin/python" && "$venv/bin/python" -m pip --version >/dev/null 2>&1; }; then
-    [[ ! -e $venv || -e $venv/pyvenv.cfg || -z $(ls -A "$venv") ]] || die "VENV=$venv holds something else: name another"
+# Only an environment that was made here, as its mark says, is ever emptied and made again (its interpreter may be gone).
+# Somebody else's is used as it is, with pip added when it has none; what is no environment is left alone.
+mark=$venv/.made-by-slotune
+if ! is_new_enough "$venv/bin/python"; then
+    if [[ ! -e $mark && -e $venv && -n $(ls -A "$venv") ]]; then
+        die "VENV=$venv holds something else, or an environment that does not run: name another, or remove it"
+    fi
     make_environment "$venv"
+    touch "$mark"
+elif ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    "$venv/bin/python" -m ensurepip >/dev/null || die "VENV=$venv has no pip, and none could be put there"
 fi
 
 export PIP_USER=0 # some systems make --user the default, which no virtual environment can do

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.llama.engine_flags import ENGINE_FLAGS, EngineFlagError, apply_settings, parse_arguments
+from slotune.llama.flag_table import Flag
+from slotune.llama.flags import EMITTED
 
 MODEL = ["-m", "model.gguf"]
 
@@ -80,6 +82,15 @@ def test_a_value_that_a_flag_does_not_take_is_refused_with_the_flag_and_the_valu
 def test_a_model_is_required() -> None:
     with pytest.raises(EngineFlagError, match="--model is required"):
         parse_arguments(["-np", "1"])
+
+
+@pytest.mark.parametrize("emitted", EMITTED, ids=lambda flag: flag.name)
+def test_every_flag_that_slotune_emits_is_taken_in_every_spelling(emitted: Flag) -> None:
+    taken = {name: flag for flag in ENGINE_FLAGS for name in (*flag.names, *flag.negations)}
+
+    for name in (*emitted.names, *emitted.negations):
+        assert name in taken
+        assert (taken[name].read is None) == (emitted.values == 0)
 
 
 def test_no_spelling_means_two_things() -> None:

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.kv_cells import context_flag, physical_batch, slot_cells
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.server_answers import Props, Slot
 
 __all__ = ["Mismatch", "check_effective", "effective_values"]
-
-CONTEXT_PADDING = 256
-"""llama.cpp rounds the context of each stream up to this many cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,8 @@ def _shape(candidate: Candidate, props: Props, slots: Sequence[Slot], log: LogFa
     elif slots and len(slots) != candidate.parallel_slots:
         yield Mismatch("parallelSlots", str(candidate.parallel_slots), f"{len(slots)} in /slots")
     # Rounding up is llama-server's right; a unified pool is seen whole by each slot; less is never right.
-    most = candidate.context_total if candidate.kv_unified else candidate.context_per_slot
     for context in sorted({props.context_per_slot, *(slot.context for slot in slots)}):
-        if not candidate.context_per_slot <= context <= _padded(most):
+        if not candidate.context_per_slot <= context <= slot_cells(candidate):
             cap = f" (the model was trained for {log.context_trained_cap})" if log.context_trained_cap else ""
             yield Mismatch("contextSizePerSlot", str(candidate.context_per_slot), f"{context}{cap}")
     if log.kv_unified is not None and log.kv_unified != candidate.kv_unified:
@@ -101,11 +98,11 @@ def _shape(candidate: Candidate, props: Props, slots: Sequence[Slot], log: LogFa
 
 
 def _batches(candidate: Candidate, log: LogFacts) -> Iterator[Mismatch]:
-    # llama.cpp clamps the batch to the pool and the physical batch to the batch: equal work, so equal candidates.
-    batch = min(candidate.batch_size, log.context_total or candidate.batch_size)
+    # llama.cpp clamps the batch to the context and the physical batch to the batch: no larger one could ever be filled.
+    batch = min(candidate.batch_size, context_flag(candidate))
     if log.batch_size is not None and log.batch_size != batch:
         yield Mismatch("batchSize", str(candidate.batch_size), str(log.batch_size))
-    if log.ubatch_size is not None and log.ubatch_size != min(candidate.ubatch_size, batch):
+    if log.ubatch_size is not None and log.ubatch_size != physical_batch(candidate):
         yield Mismatch("uBatchSize", str(candidate.ubatch_size), str(log.ubatch_size))
     if candidate.threads is not None:
         for field, threads in (("threads", log.threads), ("threadsBatch", log.threads_batch)):
@@ -175,10 +172,6 @@ def _speculation(candidate: Candidate, slots: Sequence[Slot], log: LogFacts) -> 
 def _speculating(slots: Sequence[Slot], log: LogFacts) -> bool | None:
     stated = [slot.speculative for slot in slots if slot.speculative is not None]
     return any(stated) if stated else log.speculation
-
-
-def _padded(tokens: int) -> int:
-    return -(-tokens // CONTEXT_PADDING) * CONTEXT_PADDING
 
 
 def _text(value: object) -> str:

@@ -7,16 +7,17 @@ end its answer early or emit half a character, and the server would hold the byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import gguf
 import numpy as np
 
+from tests.tiny_layers import Architecture, Sizes, add_keys, block, output_norm
+
 __all__ = ["Architecture", "Quantization", "write_tiny_model"]
 
-Architecture = Literal["llama", "gemma2", "gemma3"]
 Quantization = Literal["F32", "F16", "Q8_0", "Q4_0"]
 
 TEMPLATE = (
@@ -29,6 +30,11 @@ FILE_TYPES = {
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
     "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
 }
+FLOATS_ONLY = ("ffn_gate_inp", "shortconv.conv", "ssm_conv1d", "ssm_a", "ssm_d")
+"""llama.cpp never quantizes these: what chooses experts, convolutions, decays."""
+
+WORDS_BEFORE_TEXT = 3 + 256
+"""Unknown, start and end of text, and one token for each byte."""
 
 
 def write_tiny_model(
@@ -42,6 +48,7 @@ def write_tiny_model(
     feed_forward: int = 512,
     key_length: int | None = None,
     value_length: int | None = None,
+    latent: int = 128,
     window: int | None = None,
     window_pattern: int | Sequence[bool] | None = None,
     experts: int = 0,
@@ -55,10 +62,13 @@ def write_tiny_model(
     """Write a model to ``path`` and return it.
 
     Args:
-        architecture: ``gemma2`` slides every other layer by default, ``gemma3`` five of six; both tie their embeddings.
-        kv_heads: a number, or one per layer; None: as many as ``heads``.
+        architecture: ``deci`` is ``llama`` with KV heads per layer. ``gemma2`` slides every other layer by default and
+            ``gemma3`` five of six; both tie their embeddings. ``deepseek2`` has latent attention and is never ``tied``,
+            ``mamba`` has no attention, and ``lfm2`` has a convolution in every layer without KV heads.
+        kv_heads: a number, or one per layer (deci, lfm2); None: as many as ``heads``.
         embedding: a multiple of 32 for Q8_0 and Q4_0, as ``feed_forward``.
         key_length: elements of a head; None: ``embedding / heads``. ``value_length`` alike.
+        latent: elements of deepseek2's compressed keys and values.
         window: tokens of a sliding window; only gemma2 and gemma3 use one.
         window_pattern: the period of full layers, or per layer whether it slides; None: the architecture's own.
         experts: of a mixture, of which ``experts_used`` are chosen; 0: none. Only llama.
@@ -66,10 +76,10 @@ def write_tiny_model(
         tied: the embedding table is the output matrix too.
         seed: of the weights; equal arguments write equal bytes.
     """
-    gemma = architecture != "llama"
-    per_layer = list(kv_heads) if isinstance(kv_heads, Sequence) else [kv_heads or heads] * layers
+    per_layer = tuple(kv_heads) if isinstance(kv_heads, Sequence) else (kv_heads or heads,) * layers
     key = key_length or embedding // heads
-    value = value_length or key
+    sizes = Sizes(heads, per_layer, embedding, feed_forward, key, value_length or key, experts, latent)
+    tied = tied or architecture in {"gemma2", "gemma3", "lfm2", "mamba"}
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture}")
     writer.add_file_type(FILE_TYPES[quantization])
@@ -77,13 +87,12 @@ def write_tiny_model(
     writer.add_context_length(context)
     writer.add_embedding_length(embedding)
     writer.add_block_count(layers)
-    writer.add_feed_forward_length(feed_forward)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(per_layer if isinstance(kv_heads, Sequence) else per_layer[0])
-    writer.add_key_length(key)
-    writer.add_value_length(value)
-    writer.add_rope_dimension_count(key)
+    writer.add_feed_forward_length(0 if architecture == "mamba" else feed_forward)
+    writer.add_head_count(0 if architecture == "mamba" else heads)
+    if architecture != "mamba":
+        writer.add_head_count_kv(list(per_layer) if isinstance(kv_heads, Sequence) else per_layer[0])
     writer.add_layer_norm_rms_eps(1e-5)
+    add_keys(writer, architecture, sizes, layers)
     if window is not None:
         writer.add_sliding_window(window)
     if window_pattern is not None:
@@ -94,25 +103,20 @@ def write_tiny_model(
     _add_vocabulary(writer, words)
 
     random = np.random.default_rng(seed)
-    shapes = _matrices(layers, heads, per_layer, embedding, feed_forward, key, value, experts)
-    if not (gemma or tied):
-        shapes = [("output.weight", (words, embedding)), *shapes]
-    for name, shape in [("token_embd.weight", (words, embedding)), *shapes]:
-        weights = random.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(shape[-1]))
-        if name in {"output.weight", "token_embd.weight"} and (name == "output.weight" or gemma or tied):
-            weights[:WORDS_BEFORE_TEXT] = 0
-        _add_matrix(writer, name, weights, quantization)
-    for name, width in _norms(layers, embedding, key, architecture):
-        writer.add_tensor(name, np.ones(width, dtype=np.float32))
+    shapes = {"token_embd.weight": (words, embedding), output_norm(architecture): (embedding,)}
+    if not tied:
+        shapes["output.weight"] = (words, embedding)
+    for layer in range(layers):
+        for name, shape in block(architecture, sizes, layer).items():
+            suffix = "" if name in {"ssm_a", "ssm_d"} or name.endswith(".bias") else ".weight"
+            shapes[f"blk.{layer}.{name}{suffix}"] = shape
+    for name, shape in shapes.items():
+        _add_tensor(writer, name, shape, quantization, random, is_output=name == "output.weight" or tied)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-WORDS_BEFORE_TEXT = 3 + 256
-"""Unknown, start and end of text, and one token for each byte."""
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, words: int) -> None:
@@ -133,42 +137,26 @@ def _add_vocabulary(writer: gguf.GGUFWriter, words: int) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _matrices(
-    layers: int, heads: int, kv_heads: Sequence[int], embedding: int, wide: int, key: int, value: int, experts: int
-) -> list[tuple[str, tuple[int, ...]]]:
-    """Names and shapes (rows, columns) of all that may be quantized."""
-    shapes: list[tuple[str, tuple[int, ...]]] = []
-    for layer in range(layers):
-        block: dict[str, tuple[int, ...]] = {
-            "attn_q": (heads * key, embedding),
-            "attn_k": (kv_heads[layer] * key, embedding),
-            "attn_v": (kv_heads[layer] * value, embedding),
-            "attn_output": (embedding, heads * value),
-        }
-        if experts:
-            block["ffn_gate_inp"] = (experts, embedding)
-            block["ffn_gate_exps"] = block["ffn_up_exps"] = (experts, wide, embedding)
-            block["ffn_down_exps"] = (experts, embedding, wide)
-        else:
-            block["ffn_gate"] = block["ffn_up"] = (wide, embedding)
-            block["ffn_down"] = (embedding, wide)
-        shapes += [(f"blk.{layer}.{name}.weight", shape) for name, shape in block.items()]
-    return shapes
-
-
-def _norms(layers: int, embedding: int, key: int, architecture: Architecture) -> Iterator[tuple[str, int]]:
-    yield "output_norm.weight", embedding
-    for layer in range(layers):
-        names = {"attn_norm": embedding, "ffn_norm": embedding}
-        if architecture != "llama":
-            names |= {"post_attention_norm": embedding, "post_ffw_norm": embedding}
-        if architecture == "gemma3":
-            names |= {"attn_q_norm": key, "attn_k_norm": key}
-        for name, width in names.items():
-            yield f"blk.{layer}.{name}.weight", width
-
-
-def _add_matrix(writer: gguf.GGUFWriter, name: str, weights: np.ndarray, quantization: Quantization) -> None:
-    router = "ffn_gate_inp" in name  # llama.cpp never quantizes what chooses the experts
-    kind = gguf.GGMLQuantizationType["F32" if router else quantization]
+def _add_tensor(
+    writer: gguf.GGUFWriter,
+    name: str,
+    shape: tuple[int, ...],
+    quantization: Quantization,
+    random: np.random.Generator,
+    is_output: bool,
+) -> None:
+    if len(shape) == 1:
+        writer.add_tensor(name, np.ones(shape, dtype=np.float32))
+        return
+    weights = random.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(shape[-1]))
+    if is_output and name in {"output.weight", "token_embd.weight"}:
+        weights[:WORDS_BEFORE_TEXT] = 0
+    if name.endswith("ssm_a"):
+        weights = -np.abs(weights)  # a state that grows would overflow
+    kind = gguf.GGMLQuantizationType[quantization]
+    block_elements = gguf.GGML_QUANT_SIZES[kind][0]
+    if any(part in name for part in FLOATS_ONLY):
+        kind = gguf.GGMLQuantizationType.F32
+    elif shape[-1] % block_elements:
+        kind = gguf.GGMLQuantizationType.F16
     writer.add_tensor(name, gguf.quants.quantize(weights, kind), raw_dtype=kind)

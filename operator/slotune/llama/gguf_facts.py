@@ -76,7 +76,7 @@ def read_facts(path: str | Path) -> ModelFacts:
         bits_per_weight=weights * 8 / sum(tensor.elements for tensor in tensors),
         feed_forward=_feed_forward(get, layers),
         host_weights_bytes=_host_bytes(tensors),
-        repacked_bytes=_repacked_bytes(tensors),
+        cpu_buffer_bytes=_cpu_buffer_bytes(parts, tied=_is_tied(tensors)),
         kv_exact=architecture not in INEXACT,
     )
 
@@ -207,19 +207,27 @@ def _host_bytes(tensors: Sequence[TensorInfo]) -> int:
     )
 
 
-def _repacked_bytes(tensors: Sequence[TensorInfo]) -> int:
+def _cpu_buffer_bytes(parts: Sequence[Header], *, tied: bool) -> int:
+    """Per file the span from the first to the last tensor that is used in place, and all that is rearranged.
+
+    A tied embedding table is both: rows are read in place, the output matrix is its rearranged copy.
+    """
     from gguf.constants import GGMLQuantizationType  # noqa: PLC0415  (a third of a second)
 
     numbers = {int(GGMLQuantizationType[name]) for name in REPACKED}
-    tied = _is_tied(tensors)
-    return sum(
-        tensor.size
-        for tensor in tensors
-        if tensor.type_number in numbers
-        and len(tensor.shape) > 1
-        and tensor.shape[1] % REPACKED_ROWS == 0
-        and (tensor.name not in INPUT_TABLES or (tied and tensor.name == "token_embd.weight"))
-    )
+
+    def is_rearranged(tensor: TensorInfo) -> bool:
+        rows_fit = len(tensor.shape) > 1 and tensor.shape[1] % REPACKED_ROWS == 0
+        is_matrix = tensor.name not in INPUT_TABLES or (tied and tensor.name == "token_embd.weight")
+        return tensor.type_number in numbers and rows_fit and is_matrix
+
+    total = 0
+    for part in parts:
+        in_place = [tensor for tensor in part.tensors if tensor.name in INPUT_TABLES or not is_rearranged(tensor)]
+        if in_place:
+            total += max(tensor.start + tensor.size for tensor in in_place) - min(tensor.start for tensor in in_place)
+        total += sum(tensor.size for tensor in part.tensors if is_rearranged(tensor))
+    return total
 
 
 def _is_tied(tensors: Sequence[TensorInfo]) -> bool:

@@ -143,14 +143,15 @@ def predict(
     if overhead_bytes is None:
         overhead_bytes = GPU_OVERHEAD_BYTES if on_gpu else 0
     scratch = learned.scratch_of(candidate)
+    weights = _weights(candidate, facts, on_gpu)
     attention = _attention_bytes(candidate, facts)
     output = _output_bytes(candidate, facts, on_gpu)
     return MemoryEstimate(
-        weights=_weights(candidate, facts, on_gpu),
+        weights=weights,
         kv=kv_bytes(candidate, facts, on_gpu=on_gpu),
         compute=attention + output + (_scratch(candidate, facts) if scratch is None else scratch),
         overhead=overhead_bytes,
-        reclaimable=0 if on_gpu else facts.repacked_bytes,
+        reclaimable=0 if on_gpu else max(0, weights - facts.weights_bytes),
         learned=scratch is not None,
     )
 
@@ -207,7 +208,7 @@ def _cells(candidate: Candidate, layer: LayerCache) -> int:
 def _weights(candidate: Candidate, facts: ModelFacts, on_gpu: bool) -> int:
     """Bytes of the model's buffers on the device. Part of the layers: their average share, the output layer is one."""
     if not on_gpu:
-        return facts.weights_bytes + facts.repacked_bytes
+        return facts.cpu_buffer_bytes or facts.weights_bytes
     movable = facts.weights_bytes - facts.host_weights_bytes
     all_layers = len(facts.layers) + 1
     wanted = _gpu_layers(candidate, facts)

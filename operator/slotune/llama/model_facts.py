@@ -48,7 +48,8 @@ class ModelFacts:
     """Elements of the widest feed-forward layer, all chosen experts together; 0 when unknown."""
     host_weights_bytes: int = 0
     """Part of ``weights_bytes`` that stays in host memory with all layers on a GPU: input tables of their own."""
-    repacked_bytes: int = 0
-    """Part of ``weights_bytes`` that llama.cpp's CPU backend holds a second time, rearranged for its vector units."""
+    cpu_buffer_bytes: int = 0
+    """Model buffers when the model runs on a CPU: the mapped part of the file, and copies of some matrices that
+    llama.cpp rearranges for vector units; 0 when unknown."""
     kv_exact: bool = True
     """False: the architecture keeps caches that ``layers`` does not describe, so KV memory is a lower bound."""

@@ -17,7 +17,7 @@ def example(name: str) -> Manifests:
     return load_manifests([EXAMPLES / f"{name}.yaml"])
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_an_example_is_valid_and_complete(path: Path) -> None:
     found = load_manifests([path])
 

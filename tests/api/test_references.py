@@ -78,7 +78,7 @@ def test_prompts_come_from_a_secret(held: str) -> None:
 
 
 def test_a_trace_comes_from_the_binary_data_of_a_config_map() -> None:
-    encoded = base64.b64encode(b'{"offsetSeconds": 0}').decode()
+    encoded = base64.b64encode(b'{"timestamp_s": 0}').decode()
     found = parse(
         deployment(workload="ref: {name: peak}"),
         workload("file: {path: a}", load="trace: {configMapKeyRef: {name: trace, key: t}}"),
@@ -86,7 +86,7 @@ def test_a_trace_comes_from_the_binary_data_of_a_config_map() -> None:
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: trace}}\nbinaryData: {{t: {encoded}}}\n",
     )
 
-    assert found.trace == b'{"offsetSeconds": 0}'
+    assert found.trace == b'{"timestamp_s": 0}'
     assert found.workload.arrival_process == "Replay"
 
 

@@ -145,7 +145,8 @@ def _broken_rules(cls: type[Model], model: Model | None, data: Any) -> list[Init
         if subject is None:
             continue
         for breach in rule.find(subject):
-            error = PydanticCustomError("rule", "{message}", {"message": rule.message, "shown": breach.shown})
+            message = f"{rule.message} ({breach.remark})" if breach.remark else rule.message
+            error = PydanticCustomError("rule", "{message}", {"message": message, "shown": breach.shown})
             errors.append(InitErrorDetails(type=error, loc=breach.at, input=None))
     return errors
 

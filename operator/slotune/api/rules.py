@@ -23,6 +23,8 @@ class Breach:
     """Keys in YAML spelling; empty for the object itself."""
     shown: str | None = None
     """What to show as the value; None when there is nothing to show."""
+    remark: str = ""
+    """What is the case here, in words; empty when the rule's message says enough."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,9 @@ def _count(fields: tuple[str, ...], message: str, *, allow_none: bool) -> Rule:
     def find(model: Any) -> Iterator[Breach]:
         present = [to_camel(field) for field in fields if getattr(model, field) is not None]
         if len(present) > 1:
-            yield Breach((), " and ".join(present) + " together")
+            yield Breach((), remark=f"{' and '.join(present)} are set")
         elif not present and not allow_none:
-            yield Breach((), "none of them")
+            yield Breach((), remark="none is set")
 
     flags = ", ".join(f"has(self.{to_camel(field)})" for field in fields)
     comparison = "<=" if allow_none else "=="

@@ -13,6 +13,7 @@ from slotune.api.quantities import parse_decimal
 from slotune.api.rules import Rule, exactly_one_of, holds
 from slotune.api.texts import (
     Digest,
+    Name,
     Number,
     Probability,
     SignedDecimal,
@@ -54,7 +55,7 @@ class InputTokens(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         holds(
             lambda it: it.max is None or it.max >= it.mean,
-            "max must be at least mean",
+            "must not be below mean",
             ("mean", "max"),
             "!has(self.max) || self.max >= self.mean",
             at="max",
@@ -198,7 +199,7 @@ class LlamaWorkloadStatus(CommonStatus):
     """Longest prompt in tokens."""
     digest: Digest | None = None
     """Changes when anything about the traffic does, prompts included."""
-    used_by: Annotated[tuple[Digest, ...], Items(most=64)] = ()
+    used_by: Annotated[tuple[Name, ...], Items(most=64)] = ()
     """LlamaDeployments of this namespace that name it."""
 
 

@@ -174,7 +174,7 @@ def schedule(  # noqa: C901, PLR0912  # one loop whose parts share a dozen count
         # Take them.
         busy = server.slots - len(idle)
         now += stall + count * first_step + growth * count * (count - 1) / 2
-        longest = first_step + growth * (count - 1) + stall
+        longest = first_step + max(stall, growth * (count - 1))
         stall = 0.0
         step += count
         context += active * count

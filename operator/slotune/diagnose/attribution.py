@@ -16,20 +16,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from slotune.load.records import RequestRecord, RunResult
+from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.load.summary import Attribution, IdleProbe
 
 __all__ = ["attribute", "attribute_runs", "slowest"]
 
 
 def attribute_runs(runs: Sequence[RunResult], probe: IdleProbe) -> tuple[Attribution | None, Attribution | None]:
-    """(over all requests of a trial, over its slowest 5 %): a trial result's ``attribution`` and ``slowest``."""
+    """(over all requests of a trial, over its slowest 5 %): a trial result's ``attribution`` and ``slowest``.
+
+    The slowest include requests that still waited when the run was stopped, as if answered then: an overloaded server
+    may have answered none, and the wait so far says where they were stuck.
+    """
     records = [record for run in runs for record in run.records]
+    waiting = [record for run in runs for record in _answered_at_stop(run)]
     busy = _busy_slots(runs)
-    return attribute(records, probe, busy), attribute(slowest(records), probe, busy)
+    return attribute(records, probe, busy), attribute(slowest(waiting), probe, busy)
 
 
 def attribute(
@@ -60,6 +65,23 @@ def slowest(records: Sequence[RequestRecord], share: float = 0.05) -> list[Reque
     answered = [(ttft, record) for record in records if (ttft := record.ttft_s) is not None]
     answered.sort(key=lambda pair: (-pair[0], pair[1].index))
     return [record for _, record in answered[: math.ceil(share * len(answered))]]
+
+
+def _answered_at_stop(run: RunResult) -> list[RequestRecord]:
+    """The run's records, those without an answer answered at the last moment that any record speaks of."""
+    if not run.stopped_early:
+        return run.records
+    end = max((moment for record in run.records for moment in _moments(record) if moment is not None), default=0.0)
+    return [
+        replace(record, headers_s=end if record.headers_s is None else record.headers_s, first_token_s=end)
+        if record.first_token_s is None and record.status is RequestStatus.UNFINISHED
+        else record
+        for record in run.records
+    ]
+
+
+def _moments(record: RequestRecord) -> tuple[float | None, ...]:
+    return record.sent_s, record.headers_s, record.first_token_s, record.last_token_s, record.finished_s
 
 
 @dataclass(frozen=True, slots=True)

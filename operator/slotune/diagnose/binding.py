@@ -138,31 +138,16 @@ def _one_user_alone(problem: Problem, trials: Sequence[TrialResult], _: TrialRes
     )
 
 
-_CODES = {
-    "StaticBatch": "TTFTQueue",
-    "SlotsIdleWhileQueueing": "TTFTQueue",
-    "TooFewSlots": "TTFTQueue",
-    "Saturated": "TTFTQueue",
-    "PromptAloneTooSlow": "TTFTPrefill",
-    "PromptComputedAgain": "TTFTPrefill",
-    "PrefillBound": "TTFTPrefill",
-    "Contention": "TTFTContention",
-    "OneUserTooSlow": "TokensPerSecond",
-    "ScatteredSlots": "TokensPerSecond",
-    "BytesPerStep": "TokensPerSecond",
-}
-"""Findings that bind, by the promise that they break."""
-
-
 def _load(problem: Problem, trials: Sequence[TrialResult], nearest: TrialResult | None) -> Bind | None:
     """Alone it would do: what the nearest trial says under load, at the most replicas allowed."""
     if nearest is None:
         return None
     most = problem.hardware[nearest.trial.candidate.gpu_class].replicas_max
     rate = nearest.trial.rate
-    found = [one for one in findings(nearest, problem.promise, problem.demand) if one.code in _CODES]
-    code = _CODES[found[0].code] if found else _by_verdict(problem, nearest)
-    why = found[0].sentence if found else nearest.verdict.reason
+    causes = (one for one in findings(nearest, problem.promise, problem.demand) if one.binds is not None)
+    cause = next(causes, None)
+    code = _by_verdict(problem, nearest) if cause is None or cause.binds is None else cause.binds
+    why = nearest.verdict.reason if cause is None else cause.sentence
     share = max(1, round(problem.demand.peak_rate / rate))
     where = f"even on {most} replicas" if share >= most else f"on {share} of at most {most} replicas"
     crowded = sum(pruned.code == "DoesNotFit" for pruned in problem.pruned)

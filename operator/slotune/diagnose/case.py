@@ -49,8 +49,7 @@ class Case:
     @property
     def busy_slots(self) -> float | None:
         """Mean slots at work."""
-        mean = self.result.attribution
-        return None if mean is None else mean.busy_slots
+        return None if self.parts is None else self.parts.busy_slots
 
     @property
     def speed(self) -> float | None:
@@ -83,8 +82,8 @@ class Case:
 
     @property
     def cached_share(self) -> float | None:
-        """Share of prompt tokens that were not computed again."""
-        mean = self.result.attribution
+        """Share of prompt tokens that were not computed again, over all requests."""
+        mean = self.result.attribution or self.result.slowest
         return None if mean is None else mean.cached_share
 
     @property

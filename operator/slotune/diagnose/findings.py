@@ -29,6 +29,9 @@ class Finding:
     """Plain words with numbers."""
     knobs: tuple[str, ...]
     """Settings to try, most promising first, as the API names them; ``replicas`` when none helps."""
+    binds: str | None = None
+    """What stands in the way (``TTFTQueue``, ``TTFTPrefill``, ``TTFTContention``, ``TokensPerSecond``); None for what
+    was noticed beside, which does not say why a promise broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Row:
     check: Callable[[Case], str | None]
     """The finding's sentence, or None when the case is another."""
     knobs: tuple[str, ...]
+    binds: str | None = None
 
 
 def findings(
@@ -51,15 +55,17 @@ def findings(
     if result.verdict.outcome is Outcome.INVALID:
         return (Finding(result.verdict.code, result.verdict.reason, ()),)
     found = ((row, row.check(case)) for row in TABLE)
-    return tuple(Finding(row.code, sentence, row.knobs) for row, sentence in found if sentence is not None)
+    return tuple(Finding(row.code, sentence, row.knobs, row.binds) for row, sentence in found if sentence is not None)
 
 
 def explain_result(result: TrialResult, promise: Promise, demand: Demand) -> str:
-    """The one line "why" of a table: empty for a Pass, else the first finding, else the verdict's own reason."""
+    """The one line "why" of a table: empty for a Pass, else the first cause, else the verdict's own reason."""
     if result.verdict.outcome is Outcome.PASS:
         return ""
-    found = findings(result, promise, demand)
-    return found[0].sentence if found else result.verdict.reason
+    if result.failure is not None or result.verdict.outcome is Outcome.INVALID:
+        return result.verdict.reason
+    causes = (one.sentence for one in findings(result, promise, demand) if one.binds is not None)
+    return next(causes, result.verdict.reason)
 
 
 def _named(knob: str | None) -> tuple[str, ...]:
@@ -132,23 +138,22 @@ def _saturated(case: Case) -> str | None:
     )
 
 
-def _prefill(case: Case) -> str | None:
-    parts = case.parts
-    if parts is None or not case.is_late or parts.prefill_s < 0.5 * case.ttft_s:
-        return None
-    return f"reading the prompt {_of(parts.prefill_s, case.ttft_s)}"
-
-
 def _prompt_computed_again(case: Case) -> str | None:
-    prefill = _prefill(case)
-    if prefill is None or not case.is_cache_idle:
+    """Prompts that are read again keep others waiting in the batch too, so contention counts as reading here."""
+    parts = case.parts
+    if parts is None or not case.is_late or not case.is_cache_idle:
         return None
-    return f"{prefill}: {_cache_words(case)}"
+    reading = parts.prefill_s + parts.contention_s
+    if reading < 0.5 * case.ttft_s:
+        return None
+    return f"reading prompts {_of(reading, case.ttft_s)}: {_cache_words(case)}"
 
 
 def _prefill_bound(case: Case) -> str | None:
-    prefill = _prefill(case)
-    return None if prefill is None or case.is_cache_idle else f"{prefill}, and no shared prefix is left to save"
+    parts = case.parts
+    if parts is None or not case.is_late or parts.prefill_s < 0.5 * case.ttft_s or case.is_cache_idle:
+        return None
+    return f"reading the prompt {_of(parts.prefill_s, case.ttft_s)}, and no shared prefix is left to save"
 
 
 def _contention(case: Case) -> str | None:
@@ -219,17 +224,22 @@ def _above_roofline(case: Case) -> str | None:
 
 
 TABLE: tuple[Row, ...] = (
-    Row("PromptAloneTooSlow", _prompt_alone_too_slow, ("gpuClass", "variant")),
-    Row("OneUserTooSlow", _one_user_too_slow, ("variant", "gpuClass")),
-    Row("StaticBatch", _static_batch, ("extraArgs",)),
-    Row("SlotsIdleWhileQueueing", _slots_idle_while_queueing, ("extraArgs",)),
-    Row("TooFewSlots", _too_few_slots, ("parallelSlots", "cacheTypeK", "cacheTypeV")),
-    Row("Saturated", _saturated, ("cacheRAMMiB", "variant", "cacheTypeK", "cacheTypeV", "replicas")),
-    Row("PromptComputedAgain", _prompt_computed_again, ("cachePrompt", "cacheRAMMiB", "cacheReuse", "parallelSlots")),
-    Row("PrefillBound", _prefill_bound, ("uBatchSize", "flashAttention", "gpuClass")),
-    Row("Contention", _contention, ("uBatchSize", "parallelSlots", "replicas")),
-    Row("ScatteredSlots", _scattered_slots, ("kvUnified", "parallelSlots")),
-    Row("BytesPerStep", _bytes_per_step, ("variant", "cacheTypeK", "cacheTypeV", "parallelSlots")),
+    Row("PromptAloneTooSlow", _prompt_alone_too_slow, ("gpuClass", "variant"), "TTFTPrefill"),
+    Row("OneUserTooSlow", _one_user_too_slow, ("variant", "gpuClass"), "TokensPerSecond"),
+    Row("StaticBatch", _static_batch, ("extraArgs",), "TTFTQueue"),
+    Row("SlotsIdleWhileQueueing", _slots_idle_while_queueing, ("extraArgs",), "TTFTQueue"),
+    Row("TooFewSlots", _too_few_slots, ("parallelSlots", "cacheTypeK", "cacheTypeV"), "TTFTQueue"),
+    Row("Saturated", _saturated, ("cacheRAMMiB", "variant", "cacheTypeK", "cacheTypeV", "replicas"), "TTFTQueue"),
+    Row(
+        "PromptComputedAgain",
+        _prompt_computed_again,
+        ("cachePrompt", "cacheRAMMiB", "cacheReuse", "parallelSlots"),
+        "TTFTPrefill",
+    ),
+    Row("PrefillBound", _prefill_bound, ("uBatchSize", "flashAttention", "gpuClass"), "TTFTPrefill"),
+    Row("Contention", _contention, ("uBatchSize", "parallelSlots", "replicas"), "TTFTContention"),
+    Row("ScatteredSlots", _scattered_slots, ("kvUnified", "parallelSlots"), "TokensPerSecond"),
+    Row("BytesPerStep", _bytes_per_step, ("variant", "cacheTypeK", "cacheTypeV", "parallelSlots"), "TokensPerSecond"),
     Row("NeighboursStall", _neighbours_stall, ("batchSize",)),
     Row("CacheWithoutEffect", _cache_without_effect, ("parallelSlots", "cacheRAMMiB", "cacheReuse")),
     Row("CachedTooMuch", _cached_too_much, ("cacheRAMMiB",)),

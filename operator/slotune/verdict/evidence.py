@@ -67,7 +67,7 @@ def weigh(
     counts = [sum(map(bool, run)) for run in runs]
     violations = sum(counts)
     effect = design_effect(runs)
-    cautious = max(cautious_design_effect(runs), cautious_design_effect(_slowest(severities, share)))
+    cautious = max(cautious_design_effect(runs), design_effect(_slowest(severities, share)))
     return ShareEvidence(
         requests=requests,
         violations=violations,
@@ -154,7 +154,7 @@ def _p95_upper(runs: Sequence[Sequence[float]], confidence: float) -> float | No
     ascending = sorted(t for run in runs for t in run)
     if not ascending:
         return None
-    effect = cautious_design_effect(_slowest(runs, 1 - _P95))
+    effect = design_effect(_slowest(runs, 1 - _P95))
     effective = len(ascending) / effect
     low, high = -1, len(ascending)  # so many values above the bound are few enough, so many are not
     while high - low > 1:

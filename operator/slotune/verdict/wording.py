@@ -38,7 +38,7 @@ def neither_shown(
     clusters = ""
     if share.effective_requests < 0.8 * share.requests:
         clusters = (
-            f" They came in clusters, so the requests tell as much as {share.effective_requests:,.0f} would apart."
+            f". They came in clusters, so the requests tell as much as {share.effective_requests:,.0f} would apart"
         )
     ending = ""
     if stopped:

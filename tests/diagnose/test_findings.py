@@ -1,0 +1,246 @@
+"""The decision table: a measurement in, the cause and the setting to try out. The order is locked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slotune.diagnose.findings import TABLE, explain_result, findings
+from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
+from slotune.load.demand import Demand, SyntheticPrompts
+from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.search.trial import Trial, TrialResult
+from slotune.verdict.promise import Promise
+from slotune.verdict.verdicts import Outcome, Verdict
+
+PROMISE = Promise(ttft_s=1.0, tokens_per_second_per_user=30)
+UNIQUE = Demand(6.0, 250, synthetic=SyntheticPrompts(4000), input_tokens_mean=4000, input_tokens_p95=4000)
+SHARED = replace(UNIQUE, reusable_tokens=3000)
+IDLE = IdleProbe(overhead_s=0.01, prefill_tokens_per_s=10_000, decode_step_s=0.01)
+
+
+def result(
+    parts: Attribution | None = None,
+    *,
+    p95: float | None = 2.8,
+    speed: float = 98,
+    slots: int = 8,
+    outcome: Outcome = Outcome.FAIL,
+    gap: float | None = None,
+    probe: IdleProbe = IDLE,
+    slow: Attribution | None = None,
+    failure: FailureClass | None = None,
+    **settings: object,
+) -> TrialResult:
+    """A trial of which only what matters is stated."""
+    candidate = Candidate("BF16", "gpu", slots, 8192, **settings)  # type: ignore[arg-type]  # a test's shorthand
+    verdict = Verdict(
+        outcome, "the verdict's own reason", "Said", 0.95, 200, 50, ttft_p95_s=p95, tokens_per_second_p5=speed
+    )
+    return TrialResult(
+        trial=Trial(candidate, 1.2),
+        verdict=verdict,
+        gpu_seconds=60,
+        failure=failure,
+        failure_knob="contextSizePerSlot" if failure else None,
+        probe=probe,
+        latencies=Latencies(tokens_per_second_p50=1.2 * speed, longest_gap_p99_s=gap),
+        attribution=parts,
+        slowest=slow,
+    )
+
+
+def parts(queue: float = 0.0, prefill: float = 0.0, contention: float = 0.0, **more: float) -> Attribution:
+    return Attribution(queue, prefill, contention, 0.01, **more)
+
+
+QUEUE = parts(2.4, 0.4, busy_slots=7.9, cached_share=0.0)
+
+CASES = {
+    "all slots busy while requests queue and users are fast": (
+        result(QUEUE),
+        UNIQUE,
+        "TooFewSlots",
+        "queue 2.4 s of 2.8: 8 slots, all busy",
+    ),
+    "the queue of the slowest counts, not that of the mean": (
+        result(parts(0.1, 0.4, cached_share=0.0), slow=parts(2.4, 0.4)),
+        UNIQUE,
+        "TooFewSlots",
+        "queue 2.4 s of 2.8: 8 slots",
+    ),
+    "a batch that must finish": (
+        result(QUEUE, extra_args=("--no-cont-batching",)),
+        UNIQUE,
+        "StaticBatch",
+        "queue 2.4 s of 2.8: a batch must finish before a new request gets in",
+    ),
+    "slots idle while requests queue": (
+        result(replace(QUEUE, busy_slots=2.0)),
+        UNIQUE,
+        "SlotsIdleWhileQueueing",
+        "queue 2.4 s of 2.8, though only 2.0 of 8 slots are busy: the server or a proxy serializes",
+    ),
+    "a queue although users are barely fast enough": (
+        result(QUEUE, speed=31),
+        UNIQUE,
+        "Saturated",
+        (
+            "queue 2.4 s of 2.8, and 31 tok/s per user leave no room for more slots: "
+            "a request takes too much work for 1.2/s"
+        ),
+    ),
+    "a shared prompt read again and again": (
+        result(parts(0.1, 0.7, 0.4, cached_share=0.1), p95=1.2),
+        SHARED,
+        "PromptComputedAgain",
+        "reading prompts 1.1 s of 1.2: 75 % of prompt tokens are shared, 10 % came from the cache",
+    ),
+    "a shared prompt with the cache off": (
+        result(parts(0.1, 1.1, cached_share=0.0), p95=1.2, cache_prompt=False),
+        SHARED,
+        "PromptComputedAgain",
+        (
+            "reading prompts 1.1 s of 1.2: 75 % of prompt tokens are shared, 0 % came from the cache, "
+            "the prompt cache is off"
+        ),
+    ),
+    "a prompt with nothing to share": (
+        result(parts(0.1, 1.1), p95=1.2),
+        UNIQUE,
+        "PrefillBound",
+        "reading the prompt 1.1 s of 1.2, and no shared prefix is left to save",
+    ),
+    "prompts that wait for each other": (
+        result(parts(0.3, 0.4, 0.6), p95=1.3),
+        UNIQUE,
+        "Contention",
+        "waiting for other prompts in the batch 0.60 s of 1.3",
+    ),
+    "a prompt that alone takes too long": (
+        result(QUEUE, probe=replace(IDLE, prefill_tokens_per_s=2500)),
+        UNIQUE,
+        "PromptAloneTooSlow",
+        "reading 4,000 tokens alone takes 1.6 s here (2,500 tokens/s), 1.0 s is owed",
+    ),
+    "a single user who is too slow": (
+        result(parts(), p95=0.5, speed=19, probe=replace(IDLE, decode_step_s=0.05)),
+        UNIQUE,
+        "OneUserTooSlow",
+        "one user alone gets 20 tok/s (50 ms a token), 30 are owed",
+    ),
+    "too many users in one step": (
+        result(parts(busy_slots=15.0), p95=0.5, speed=24, slots=16),
+        UNIQUE,
+        "BytesPerStep",
+        "24 tok/s per user with 16 slots (100 alone), 30 are owed",
+    ),
+    "few users scattered over many slots": (
+        result(parts(busy_slots=8.0), p95=0.5, speed=24, slots=16),
+        UNIQUE,
+        "ScatteredSlots",
+        (
+            "24 tok/s per user with 8.0 of 16 slots busy: with a KV stream per slot the weights are read about "
+            "4.5 times a step"
+        ),
+    ),
+    "long pauses beside good times": (
+        result(parts(0.1, 0.4), p95=0.6, gap=0.4),
+        UNIQUE,
+        "NeighboursStall",
+        "answers pause for up to 0.40 s while a neighbour's prompt is read, 2,048 tokens a step",
+    ),
+    "a cache that is on and hits nothing": (
+        result(parts(0.1, 0.4, cached_share=0.2), p95=0.6),
+        SHARED,
+        "CacheWithoutEffect",
+        "75 % of prompt tokens are shared, 20 % came from the cache",
+    ),
+    "more cached than there is to share": (
+        result(parts(0.1, 0.1, cached_share=0.6), p95=0.6),
+        UNIQUE,
+        "CachedTooMuch",
+        (
+            "60 % of prompt tokens came from a cache, 0 % are shared: a foreign prompt may have been restored "
+            "(ggml-org/llama.cpp#27148)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("measured", "demand", "code", "sentence"), CASES.values(), ids=CASES.keys())
+def test_the_first_finding(measured: TrialResult, demand: Demand, code: str, sentence: str) -> None:
+    first = findings(measured, PROMISE, demand)[0]
+    assert (first.code, first.sentence) == (code, sentence)
+    assert first.knobs
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    assert {row.code for row in TABLE} - {code for _, _, code, _ in CASES.values()} == {"AboveRoofline"}
+
+
+def test_the_order_of_the_table() -> None:
+    assert [row.code for row in TABLE] == [
+        "PromptAloneTooSlow",
+        "OneUserTooSlow",
+        "StaticBatch",
+        "SlotsIdleWhileQueueing",
+        "TooFewSlots",
+        "Saturated",
+        "PromptComputedAgain",
+        "PrefillBound",
+        "Contention",
+        "ScatteredSlots",
+        "BytesPerStep",
+        "NeighboursStall",
+        "CacheWithoutEffect",
+        "CachedTooMuch",
+        "AboveRoofline",
+    ]
+
+
+def test_nobody_is_told_to_quantize_weights_while_requests_stand_in_a_queue() -> None:
+    assert "variant" not in findings(result(QUEUE), PROMISE, UNIQUE)[0].knobs
+
+
+def test_a_gpu_far_below_its_roofline_is_suspected() -> None:
+    found = findings(result(parts(), p95=0.5), PROMISE, UNIQUE, roofline_step_s=0.004)
+    assert [one.code for one in found] == ["AboveRoofline"]
+    assert "10 ms alone, memory bandwidth allows 4 ms" in found[0].sentence
+    assert findings(result(parts(), p95=0.5), PROMISE, UNIQUE, roofline_step_s=0.006) == ()
+
+
+def test_a_server_that_could_not_run_has_one_finding_and_its_setting() -> None:
+    [found] = findings(result(failure=FailureClass.OUT_OF_MEMORY_KV), PROMISE, UNIQUE)
+    assert (found.code, found.knobs) == ("OutOfMemoryKV", ("contextSizePerSlot",))
+
+
+def test_an_invalid_measurement_says_nothing_about_the_candidate() -> None:
+    [found] = findings(result(QUEUE, outcome=Outcome.INVALID), PROMISE, UNIQUE)
+    assert (found.code, found.sentence, found.knobs) == ("Said", "the verdict's own reason", ())
+
+
+def test_a_promise_of_ttft_alone_has_speed_to_spare() -> None:
+    assert findings(result(QUEUE, speed=5), Promise(ttft_s=1.0), UNIQUE)[0].code == "TooFewSlots"
+
+
+def test_no_p95_at_all_is_late() -> None:
+    assert findings(result(QUEUE, p95=None), PROMISE, UNIQUE)[0].code == "TooFewSlots"
+
+
+def test_a_pass_needs_no_explanation() -> None:
+    assert explain_result(result(parts(0.1, 0.4), p95=0.6, gap=0.5, outcome=Outcome.PASS), PROMISE, UNIQUE) == ""
+
+
+def test_what_was_noticed_beside_does_not_explain_a_fail() -> None:
+    measured = result(parts(0.1, 0.4), p95=0.9, gap=0.4)
+    assert [one.code for one in findings(measured, PROMISE, UNIQUE)] == ["NeighboursStall"]
+    assert explain_result(measured, PROMISE, UNIQUE) == "the verdict's own reason"
+
+
+def test_a_fail_is_explained_by_its_first_cause() -> None:
+    assert explain_result(result(QUEUE), PROMISE, UNIQUE) == "queue 2.4 s of 2.8: 8 slots, all busy"
+    crashed = result(failure=FailureClass.OUT_OF_MEMORY_KV)
+    assert explain_result(crashed, PROMISE, UNIQUE) == "the verdict's own reason"

@@ -99,11 +99,6 @@ class LlamaDeploymentSpec(Model):
         *DEPLOYMENT_RULES,
     )
 
-    @property
-    def replicas_today(self) -> int | None:
-        """Replicas of the template; None for a target, whose Deployment says it."""
-        return None if self.template is None else self.replicas or 1
-
     def max_replicas(self, gpu_class: str) -> int:
         """Most replicas on a class of :attr:`gpu_classes`. A class that is not there is a :class:`KeyError`."""
         limits = {reference.name: reference.max_replicas for reference in self.gpu_classes}

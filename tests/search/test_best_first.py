@@ -17,6 +17,7 @@ from slotune.search.best_first import next_step
 from slotune.search.decision import Decision, DecisionKind, monthly_cost
 from slotune.search.problem import Budget, Hardware, Measurement, Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome
 from tests.search.worlds import KnownBounds, World, candidate, cheapest, live, problem
 
@@ -186,6 +187,7 @@ def test_a_number_of_trials_is_a_budget_too():
 # -------------------------------------------------------------------------- sentinel
 
 PROBE = IdleProbe(overhead_s=0.001, prefill_tokens_per_s=10_000.0, decode_step_s=0.01)
+CRAWLING = IdleProbe(overhead_s=0.001, prefill_tokens_per_s=1_000.0, decode_step_s=0.1)
 SLOWER = IdleProbe(overhead_s=0.001, prefill_tokens_per_s=8_000.0, decode_step_s=0.01)
 
 
@@ -217,6 +219,28 @@ def test_trials_before_a_drift_are_measured_again_once():
     assert step.kind is DecisionKind.FOUND
     assert seen >= 2
     assert any(r.trial.attempt == 2 for r in results)
+
+
+def test_a_speed_that_was_seen_while_the_machine_drifted_rules_nothing_out():
+    """A neighbour made the machine ten times slower for a while; bounds from that time would end the search."""
+    baseline, other = candidate(slots=1), candidate(slots=8)
+    world = World({baseline: 0.5, other: 1.5})
+    disturbed = range(1, 3)
+
+    def measure(trial: Trial) -> TrialResult:
+        slow = len(world.asked) in disturbed
+        world.probe = CRAWLING if slow else PROBE
+        world.verdicts = lambda _: Outcome.FAIL if slow else None
+        return world.measure(trial)
+
+    space = problem([baseline, other], measurement=Measurement(sentinel_every=2), promise=Promise(1.0))
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        results.append(measure(step))
+    assert [r.trial.purpose for r in results[:3]] == [Purpose.BASELINE, Purpose.SEARCH, Purpose.SENTINEL]
+    assert step.kind is DecisionKind.FOUND
+    assert step.choice is not None
+    assert (step.choice.candidate, step.choice.replicas) == (other, 4)
 
 
 # ------------------------------------------------------------------- a slow owed rate

@@ -44,7 +44,7 @@ def next_step(
 ) -> Trial | Decision:
     """The next trial, or the decision. Asked twice with the same arguments it says the same."""
     knowledge = Knowledge.from_results(problem, results)
-    desk = _Desk(problem, results, knowledge, make_bounds(problem, results))
+    desk = _Desk(problem, results, knowledge, make_bounds(problem, knowledge.sound))
     return (
         desk.baseline()
         or desk.sentinel()

@@ -85,6 +85,8 @@ class Knowledge:
     """Each one halves the error that the next confirmation may make (measure.md §3.4)."""
     gpu_seconds: float = 0.0
     trials: int = 0
+    sound: list[TrialResult] = field(default_factory=list)
+    """Results whose measurement can be trusted: neither Invalid nor from a stretch in which the machine drifted."""
     since_sentinel: int = 0
     """Trials since the machine was last seen undrifted."""
     all_invalid: bool = False
@@ -97,6 +99,8 @@ class Knowledge:
         for index, result in enumerate(results):
             knowledge.trials += 1
             knowledge.gpu_seconds += result.gpu_seconds
+            if index not in drifted and result.verdict.outcome is not Outcome.INVALID:
+                knowledge.sound.append(result)
             if result.trial.purpose is Purpose.SENTINEL:
                 knowledge.since_sentinel = 0
                 continue

@@ -223,7 +223,7 @@ def test_trials_before_a_drift_are_measured_again_once():
 
 def test_a_speed_that_was_seen_while_the_machine_drifted_rules_nothing_out():
     """A neighbour made the machine ten times slower for a while; bounds from that time would end the search."""
-    baseline, other = candidate(slots=1), candidate(slots=8)
+    baseline, other = candidate(slots=1), candidate(slots=8, kv_unified=True)
     world = World({baseline: 0.5, other: 1.5})
     disturbed = range(1, 3)
 

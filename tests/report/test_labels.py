@@ -77,3 +77,11 @@ def test_a_change_shows_old_and_new_once(changes: dict[str, object], want: str) 
 def test_the_gpu_class_is_not_said_twice() -> None:
     assert settings_label(replace(BASE, gpu_class="a100", parallel_slots=16), BASE) == "16 slots"
     assert settings_label(replace(BASE, gpu_class="a100"), BASE) == "what runs today"
+
+
+def test_saying_aloud_what_the_server_chose_anyway_is_not_told():
+    today = Candidate("F16", "l4", 8, 4096, flash_attention="auto", gpu_layers="auto")
+    assert (
+        candidate_label(replace(today, flash_attention="on", gpu_layers="all", parallel_slots=16), today) == "16 slots"
+    )
+    assert candidate_label(replace(today, flash_attention="on"), today) == "flash attention on"

@@ -75,3 +75,10 @@ def test_a_budget_that_ends_in_the_story_shortens_the_story_not_the_answer():
     assert decision.choice is not None
     assert decision.choice.candidate == WINNER
     assert [s.note for s in decision.steps if not s.kept][1:] == ["not measured"] * 2
+
+
+def test_saying_aloud_what_the_server_chose_anyway_is_no_step():
+    today = candidate("F16", slots=8, flash_attention="auto", gpu_layers="auto")
+    winner = candidate("Q4_0", slots=8, cache_ram_mib=4096)
+    decision, _ = live(problem([today, winner], explain=True), World({today: 1.0, winner: 6.0}))
+    assert [s.name for s in decision.steps] == ["baseline", "cache", "bytes"]

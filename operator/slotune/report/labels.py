@@ -7,6 +7,7 @@ from typing import Any
 
 from slotune.llama.candidate import Candidate
 from slotune.report.figures import count, size
+from slotune.search.story import SAID_ALOUD
 
 __all__ = ["BASELINE_LABEL", "candidate_label", "change_phrases", "settings", "settings_label"]
 
@@ -17,19 +18,19 @@ _MIB = 1024 * 1024
 
 def candidate_label(candidate: Candidate, baseline: Candidate) -> str:
     """``16 slots, prefix cache, Q8_0``: the settings that differ, in the order queue, cache, bytes, hardware."""
-    changed = candidate.changed_from(baseline)
+    changed = _told(candidate, baseline)
     return ", ".join(_words(candidate, changed)) if changed else BASELINE_LABEL
 
 
 def settings_label(candidate: Candidate, baseline: Candidate) -> str:
     """Like :func:`candidate_label`, for a place that has named the GPU class already."""
-    changed = [name for name in candidate.changed_from(baseline) if name != "gpu_class"]
+    changed = [name for name in _told(candidate, baseline) if name != "gpu_class"]
     return ", ".join(_words(candidate, changed)) if changed else "what runs today"
 
 
 def change_phrases(candidate: Candidate, before: Candidate) -> tuple[str, ...]:
     """One phrase for each setting that changed: ``8 → 16 slots``, ``prefix cache``, ``BF16 → Q8_0``."""
-    changed = candidate.changed_from(before)
+    changed = _told(candidate, before)
     old, new = _settings(before, changed), _settings(candidate, changed)
     return tuple(_arrow(old.get(name), text) for name, text in new.items())
 
@@ -50,6 +51,15 @@ def settings(candidate: Candidate) -> tuple[tuple[str, str], ...]:
         ("GPU layers", candidate.gpu_layers),
         ("Speculation", candidate.speculation),
     )
+
+
+def _told(candidate: Candidate, before: Candidate) -> tuple[str, ...]:
+    """Settings that differ, without those that only say aloud what the server would have chosen by itself."""
+    changed = candidate.changed_from(before)
+    telling = tuple(
+        name for name in changed if (name, getattr(before, name), getattr(candidate, name)) not in SAID_ALOUD
+    )
+    return telling or changed
 
 
 def _words(candidate: Candidate, changed: Iterable[str]) -> tuple[str, ...]:

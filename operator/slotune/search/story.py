@@ -15,7 +15,7 @@ from slotune.search.evidence import Evidence
 from slotune.search.knowledge import Standing
 from slotune.search.trial import TrialResult
 
-__all__ = ["GROUPS", "StoryStep", "story_steps", "told_steps"]
+__all__ = ["GROUPS", "SAID_ALOUD", "StoryStep", "story_steps", "told_steps"]
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -37,6 +37,10 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hardware", ("gpu_class",)),
 )
 """Every field of a candidate belongs to exactly one group; a test holds that."""
+
+
+SAID_ALOUD = frozenset({("flash_attention", "auto", "on"), ("gpu_layers", "auto", "all")})
+"""Changes that only state what the server would have chosen by itself: no step of the story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,12 @@ def story_steps(evidence: Evidence, winner: Candidate, winner_replicas: int) -> 
         changed = tuple(n for n in winner.changed_from(current) if n in names)
         if not changed:
             continue
+        before = current
         current = replace(current, **{n: getattr(winner, n) for n in changed})
         if current == winner:
             break
+        if all((n, getattr(before, n), getattr(current, n)) in SAID_ALOUD for n in changed):
+            continue
         # Nothing on the same hardware needs fewer replicas than the cheapest answer.
         least = winner_replicas if current.gpu_class == winner.gpu_class else 1
         steps.append(_step(evidence, name, current, changed, least))

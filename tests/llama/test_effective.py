@@ -113,6 +113,18 @@ def test_a_difference_in_the_log_is_reported(changes: dict[str, object], field: 
     assert got.asked in got.sentence
 
 
+def test_a_gpu_build_that_claims_all_layers_without_a_gpu_is_found_out() -> None:
+    log = parse_log((LOGS / "gpu_build_without_gpu.log").read_text(encoding="utf-8"))
+    assert (log.layers_offloaded, log.layers) == (31, 31)
+
+    asked = replace(ASKED, parallel_slots=2, context_per_slot=1024, kv_unified=True, batch_size=256, ubatch_size=128)
+    props = replace(PROPS, total_slots=2, context_per_slot=2048)
+
+    [got] = check(asked, props, (), log)
+    assert (got.field, got.silent_fallback) == ("gpuLayers", True)
+    assert check(asked, props, (), log, gpu=False) == []
+
+
 def test_a_missing_slot_is_reported() -> None:
     assert [m.field for m in check(props=replace(PROPS, total_slots=3))] == ["parallelSlots"]
     assert [m.field for m in check(slots=SLOTS[:3])] == ["parallelSlots"]

@@ -159,6 +159,12 @@ def test_the_embedded_engine_refuses_a_foreign_flag_and_says_what_it_takes(capfd
     assert "--engine PATH" in second
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_asking_the_embedded_engine_for_help_is_no_error(flag: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert serve([flag]) == 0
+    assert "-cram" in capfd.readouterr().out
+
+
 @pytest.mark.usefixtures("no_wheel")
 def test_serving_without_the_wheel_names_the_cure(capfd: pytest.CaptureFixture[str]) -> None:
     assert serve(["-m", "m.gguf"]) == 2

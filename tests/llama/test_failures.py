@@ -126,6 +126,14 @@ UP = "0.01.386.256 I srv          init: model loaded\n"
             139, "loading\n\n", FailureClass.CRASHED, None, "SIGSEGV; its last line: loading", id="a segmentation fault"
         ),
         pytest.param(
+            -4,
+            "I cmn init: llama threadpool init, n_threads = 2\n",
+            FailureClass.CRASHED,
+            "--engine",
+            "a build for this processor",
+            id="a build for another processor",
+        ),
+        pytest.param(
             3, "", FailureClass.CRASHED, None, "exit code 3; its last line: it logged nothing", id="no log at all"
         ),
         pytest.param(

@@ -1,6 +1,7 @@
 """The log is the only witness of what llama-server really did. These are its own words.
 
-``logs/`` holds logs of build 11549 on a CPU, cut down. CUDA lines are those of llama.cpp's source at b11434.
+``logs/`` holds logs of build 11549 on a CPU, cut down, and one of a Vulkan build (b10434) that found no GPU. CUDA lines
+are those of llama.cpp's source at b11434.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ def test_what_a_lower_log_level_hides_is_unknown_and_not_false() -> None:
     assert got.cache_ram_mib is None
     assert got.cache_idle_slots is None
     assert got.memory_bytes is None
+
+
+def test_a_gpu_build_without_a_gpu_puts_everything_into_host_memory_whatever_it_says() -> None:
+    got = facts("gpu_build_without_gpu")
+
+    assert (got.build, got.layers_offloaded, got.on_gpu) == ("1 (7e4c0a9)", 31, False)
 
 
 @pytest.mark.parametrize("name", ["model_missing", "kv_too_big", "port_taken", "quantized_v_without_flash_attention"])

@@ -88,6 +88,16 @@ def test_a_question_left_unanswered_does_not_hide_a_standstill() -> None:
     assert vigil.wedged is not None
 
 
+def test_progress_is_seen_across_questions_that_were_not_answered() -> None:
+    vigil = Vigil.begin(BUSY)
+    for step in range(1, 40):
+        answered = step % 2 == 0
+        sample = replace(BUSY, at_s=step * 5.0, decodes=50 + step if answered else None, slots=None)
+        vigil = judge(vigil, sample)
+
+    assert vigil.wedged is None
+
+
 def test_work_that_begins_gets_the_whole_limit() -> None:
     vigil = judge(Vigil.begin(IDLE), replace(BUSY, at_s=500.0))
 

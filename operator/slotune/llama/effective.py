@@ -133,12 +133,12 @@ def _placement(candidate: Candidate, log: LogFacts, gpu_expected: bool) -> Itera
     if log.no_usable_gpu and gpu_expected:
         yield Mismatch("gpuLayers", candidate.gpu_layers, "0: no usable GPU found", silent_fallback=True)
         return
-    if log.layers_offloaded is None or log.layers is None:
-        # A build without GPU support logs no line about layers; its weights then lie in host memory.
-        if gpu_expected and log.model_buffers and not log.on_gpu and candidate.gpu_layers != "0":
-            yield Mismatch("gpuLayers", candidate.gpu_layers, "0: all weights are in host memory", silent_fallback=True)
+    # Where the weights lie decides: without a GPU a CPU build logs no line about layers, and a GPU build logs that all
+    # were offloaded (seen on a Vulkan build: 31 of 31, into "CPU_Mapped").
+    if gpu_expected and log.model_buffers and not log.on_gpu and candidate.gpu_layers != "0":
+        yield Mismatch("gpuLayers", candidate.gpu_layers, "0: all weights are in host memory", silent_fallback=True)
         return
-    if candidate.gpu_layers == "auto":
+    if log.layers_offloaded is None or log.layers is None or candidate.gpu_layers == "auto" or not log.on_gpu:
         return
     # A number beyond the model's layers means all of them, to llama-server as well.
     wanted = log.layers if candidate.gpu_layers == "all" else min(int(candidate.gpu_layers), log.layers)

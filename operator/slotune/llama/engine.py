@@ -156,10 +156,13 @@ def _binary(path: Path) -> Engine:
 def serve(argv: Sequence[str]) -> int:
     """Run the embedded llama-server with llama-server's own flags until SIGTERM or SIGINT; the exit code.
 
-    0 after a signal; 1 for a refused flag, a model that cannot be loaded or a port that is taken (the log on stderr
-    says which, in llama-server's words); 2 when the engine extra is not installed. While the model loads, a signal
-    ends the process at once, as it does a real llama-server.
+    0 after a signal and for ``--help``; 1 for a refused flag, a model that cannot be loaded or a port that is taken
+    (the log on stderr says which, in llama-server's words); 2 when the engine extra is not installed. While the model
+    loads, a signal ends the process at once, as it does a real llama-server.
     """
+    if any(word in ("-h", "--help", "--usage") for word in argv):
+        sys.stdout.write(_usage())
+        return 0
     try:
         settings = parse_arguments(argv)
     except EngineFlagError as error:
@@ -199,12 +202,16 @@ def serve(argv: Sequence[str]) -> int:
 
 
 def _refuse(error: EngineFlagError) -> int:
-    taken = " ".join(flag.names[0] for flag in ENGINE_FLAGS)
-    sys.stderr.write(
-        f"{error}\nslotune engine: the embedded engine takes only what slotune sets ({taken}); "
-        "for any other flag name a llama-server of your own with --engine PATH\n"
-    )
+    sys.stderr.write(f"{error}\n{_usage()}")
     return 1
+
+
+def _usage() -> str:
+    taken = " ".join(flag.names[0] for flag in ENGINE_FLAGS)
+    return (
+        f"slotune engine: the embedded llama-server takes what slotune sets: {taken}. "
+        "For any other flag name a llama-server of your own with --engine PATH.\n"
+    )
 
 
 @contextlib.contextmanager

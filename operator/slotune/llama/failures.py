@@ -280,6 +280,12 @@ def _by_exit_code(exit_code: int | None, log_tail: str) -> Failure:
             "cacheRAMMiB",
             f"llama-server was killed (exit code 137), as the kernel does when host memory runs out: {_HOST_CURE}",
         )
+    if number == signal.SIGILL:
+        return Failure(
+            FailureClass.CRASHED,
+            "--engine",
+            "llama-server uses instructions that this processor lacks (SIGILL): take a build for this processor",
+        )
     how = f"exit code {exit_code}"
     if number:
         try:

@@ -41,6 +41,7 @@ class LogFacts:
     flash_attention: bool | None = None
     """Whether it is in effect, after ``auto`` was resolved."""
     layers_offloaded: int | None = None
+    """As logged. A build that could use a GPU logs all of them even where there is none: see :attr:`on_gpu`."""
     layers: int | None = None
     """What ``layers_offloaded`` is out of: the model's layers and its output layer."""
     model_buffers: Mapping[str, int] = field(default_factory=dict)
@@ -113,7 +114,7 @@ def parse_log(text: str) -> LogFacts:
     threads = _last(r"n_threads = (\d+) \(n_threads_batch = (\d+)\)", text)
     fallback = _last(r"([^\n:]*Flash Attention (?:is assigned to device|not supported)[^\n]*)", text)
     return LogFacts(
-        build=_word(r"slotune engine: (xllamacpp \S+)", text) or _word(r"\bbuild(?:_info)?: (\S+(?: \(\w+\))?)", text),
+        build=_build(text),
         slots=int(slots[1]) if slots else None,
         context_per_slot=int(slots[2]) if slots else _context_number("n_ctx_seq", text),
         context_total=_context_number("n_ctx", text),
@@ -169,6 +170,12 @@ def _number(pattern: str, text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def _build(text: str) -> str | None:
+    # The wheel was built without a number, so the embedded engine names itself.
+    patterns = (r"slotune engine: (xllamacpp \S+)", r"\bbuild_info: (\S+)", r"\bbuild:? (\d+ \(\w+\))")
+    return next((build for pattern in patterns if (build := _word(pattern, text))), None)
+
+
 def _context_line(name: str, text: str) -> str | None:
     # Two blanks before the sign: the table of a new context aligns its values, ordinary messages do not.
     match = _last(rf"\b{name} {{2,}}= (\S+)", text)
@@ -203,7 +210,7 @@ def _buffers(kind: str, text: str) -> Mapping[str, int]:
 def _compute_buffers(text: str) -> Mapping[str, int]:
     """Scratch space per device: a context that reserves again replaces its buffer, a second context has its own."""
     total: dict[str, int] = {}
-    for context in text.split("constructing llama_context")[1:]:
+    for context in text.split("constructing llama_context"):
         kinds = (r"compute", r" ?output")
         latest = {
             (kind, match[1]): round(float(match[2]) * MIB)

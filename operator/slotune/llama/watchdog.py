@@ -79,7 +79,7 @@ def judge(vigil: Vigil, sample: Sample, limit_s: float = LIMIT_S) -> Vigil:
     )
     kept = replace(
         sample,
-        # An unanswered question must not hide a standstill: compare with the last answer there was.
+        # A question that was not answered must not hide progress: the next answer is compared with the last there was.
         decodes=last.decodes if sample.decodes is None else sample.decodes,
         slots=last.slots if sample.slots is None else sample.slots,
     )

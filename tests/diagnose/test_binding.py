@@ -126,6 +126,17 @@ def test_too_slow_under_load_only() -> None:
     assert "24 tok/s per user with 8 slots" in sentence
 
 
+def test_without_a_cause_the_verdict_itself_is_quoted() -> None:
+    code, sentence, _ = binding_constraint(PROBLEM, [result(p95=0.9, speed=31)])
+    assert code == "TTFTQueue"
+    assert sentence is not None
+    assert sentence.endswith("the nearest misses: the verdict's own reason")
+    slow = binding_constraint(PROBLEM, [result(2.0, p95=0.9, speed=29.9, parts=None)])
+    assert slow[0] == "TokensPerSecond"
+    assert slow[1] is not None
+    assert slow[1].startswith("on 3 of at most 8 replicas (2 requests/s each)")
+
+
 def test_nothing_that_starts_is_bound_by_what_stops_it() -> None:
     crashes = [result(failure=FailureClass.OUT_OF_MEMORY_KV, probe=None, p95=None) for _ in range(3)]
     code, sentence, nearest = binding_constraint(PROBLEM, crashes)

@@ -226,6 +226,11 @@ def test_a_promise_of_ttft_alone_has_speed_to_spare() -> None:
     assert findings(result(QUEUE, speed=5), Promise(ttft_s=1.0), UNIQUE)[0].code == "TooFewSlots"
 
 
+def test_without_a_probe_nothing_is_said_about_an_idle_server() -> None:
+    unprobed = replace(result(QUEUE), probe=None)
+    assert findings(unprobed, PROMISE, UNIQUE, roofline_step_s=0.001)[0].code == "TooFewSlots"
+
+
 def test_no_p95_at_all_is_late() -> None:
     assert findings(result(QUEUE, p95=None), PROMISE, UNIQUE)[0].code == "TooFewSlots"
 

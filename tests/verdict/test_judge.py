@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -53,6 +53,17 @@ def test_clustered_violations_do_not_pass_where_scattered_ones_do() -> None:
     assert "came in clusters" in verdict.reason
     assert verdict.effective_requests is not None
     assert verdict.effective_requests < 400
+
+
+def test_queues_that_almost_broke_the_promise_show_how_violations_would_cluster() -> None:
+    def judged_with(slow: Callable[[int], bool]) -> Verdict:
+        return judged([run([record(i, ttft=0.9 if slow(i) else 0.3 + i / 1e4) for i in range(200)]) for _ in range(5)])
+
+    apart, together = judged_with(lambda i: i % 20 == 10), judged_with(lambda i: 90 <= i < 100)
+    assert apart.violations == together.violations == 0
+    assert apart.effective_requests == pytest.approx(1000)
+    assert together.effective_requests is not None
+    assert together.effective_requests < 200
 
 
 def test_many_violations_fail() -> None:

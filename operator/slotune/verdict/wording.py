@@ -15,8 +15,8 @@ def kept(share: ShareEvidence, kinds: Counter[Violation], promise: Promise, conf
     """Why it is a Pass."""
     bound = max(share.share_upper, share.run_share_upper or 0.0)
     return (
-        f"{_counted(share, kinds)}; at {_percent(confidence)} confidence at most {_percent(bound)} of all requests do, "
-        f"{_percent(promise.violation_share)} may"
+        f"{_counted(share, kinds)}; at {_percent(confidence)} confidence at most {_percent(bound)} of all miss the "
+        f"promise, {_percent(promise.violation_share)} may"
     )
 
 
@@ -44,8 +44,9 @@ def neither_shown(
     if stopped:
         ending = "; a pass is out of reach" if share.violations > limit else "; it was stopped before its end"
     return (
-        f"{_counted(share, kinds, first=stopped)}, so of all requests between {_percent(share.share_lower)} and "
-        f"{_percent(upper)} do at {_percent(confidence)} confidence, and {_percent(promise.violation_share)} may: "
+        f"{_counted(share, kinds, first=stopped)}; at {_percent(confidence)} confidence between "
+        f"{_percent(share.share_lower)} and {_percent(upper)} of all miss the promise, "
+        f"{_percent(promise.violation_share)} may: "
         f"neither kept nor broken is shown{ending}{clusters}"
     )
 

@@ -1,0 +1,141 @@
+"""``slotune tune`` as a person runs it: a real process, a real llama.cpp, a tiny model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.commands.manifests import manifest
+
+pytestmark = pytest.mark.engine
+
+DEADLINE_S = 60
+
+
+def slotune(*args: object) -> list[str]:
+    return [sys.executable, "-m", "slotune.cli", *map(str, args)]
+
+
+def tune_command(tmp_path: Path, file: Path, *more: object) -> list[str]:
+    return slotune(
+        "tune", "-f", file, "--models-dir", tmp_path, "--engine", "embedded", "--out", tmp_path / "out", *more
+    )
+
+
+def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, **more)
+
+
+def trials_on_disk(tmp_path: Path) -> int:
+    path = tmp_path / "out" / "trials.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s in vain until {what}"
+        time.sleep(0.05)
+
+
+def servers_below(directory: Path) -> list[int]:
+    """Processes whose command line names a model below ``directory``."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(word.startswith(str(directory).encode()) and word.endswith(b".gguf") for word in words):
+                found.append(int(process.name))
+    return found
+
+
+def test_the_answer_is_printed_saved_and_reported(tmp_path):
+    done = run(tune_command(tmp_path, manifest(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert "1 × cpu" in done.stdout
+    assert "llama-server" in done.stdout
+    assert "/models/f16.gguf" in done.stdout  # the flags belong into the manifest, not onto this machine
+    assert str(tmp_path / "f16.gguf") not in done.stdout
+    document = json.loads((tmp_path / "out" / "decision.json").read_text())
+    assert document["decision"]["kind"] == "Found"
+    HTMLParser().feed((tmp_path / "out" / "report.html").read_text())
+    assert "tiny" in (tmp_path / "out" / "report.html").read_text()
+    assert servers_below(tmp_path) == []
+
+
+def test_output_for_machines_is_the_whole_document_and_nothing_else(tmp_path):
+    done = run(tune_command(tmp_path, manifest(tmp_path), "-o", "json"))
+    assert json.loads(done.stdout)["decision"]["kind"] == "Found"
+
+
+def test_the_same_command_again_measures_nothing_twice(tmp_path):
+    command = tune_command(tmp_path, manifest(tmp_path))
+    first = run(command)
+    measured = trials_on_disk(tmp_path)
+    second = run(command)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert trials_on_disk(tmp_path) == measured
+    assert "resuming" in second.stderr
+
+
+def test_an_impossible_promise_is_infeasible_and_says_what_binds(tmp_path):
+    done = run(tune_command(tmp_path, manifest(tmp_path, slo__ttftP95="1ms")))
+    assert done.returncode == 3, done.stderr
+    document = json.loads((tmp_path / "out" / "decision.json").read_text())
+    assert document["decision"]["kind"] == "Infeasible"
+    assert document["decision"]["binding_constraint"]
+    assert document["decision"]["choice"] is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server(tmp_path, number):
+    file = manifest(tmp_path, workload__inline__load__requestRate="4")
+    with subprocess.Popen(tune_command(tmp_path, file), stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: trials_on_disk(tmp_path) >= 1 and servers_below(tmp_path), "a second trial runs")
+        process.send_signal(number)
+        said = process.communicate(timeout=DEADLINE_S)[1]
+    assert process.returncode == 130, said
+    assert "the same command goes on" in said
+    wait_until(lambda: not servers_below(tmp_path), "the server is gone")
+    kept = trials_on_disk(tmp_path)
+    assert kept >= 1
+    again = run(tune_command(tmp_path, file))
+    assert again.returncode == 0, again.stderr
+    assert f"resuming: {kept} finished" in again.stderr
+
+
+def test_a_kill_9_leaves_no_server_behind(tmp_path):
+    file = manifest(tmp_path, workload__inline__load__requestRate="2")
+    with subprocess.Popen(tune_command(tmp_path, file), stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: servers_below(tmp_path), "a server runs")
+        os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not servers_below(tmp_path), "the server is gone")
+
+
+def test_two_tunes_do_not_share_a_directory(tmp_path):
+    file = manifest(tmp_path, workload__inline__load__requestRate="2")
+    with subprocess.Popen(tune_command(tmp_path, file), stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: servers_below(tmp_path), "a server runs")
+        second = run(tune_command(tmp_path, file))
+        process.terminate()
+    assert second.returncode == 2
+    assert "--out" in second.stderr
+
+
+def test_plain_lines_say_what_is_measured_how_it_stands_and_how_long_it_may_take(tmp_path):
+    done = run(tune_command(tmp_path, manifest(tmp_path)))
+    assert re.search(r"measuring · \d+ of \d+ requests · \d+ broke the promise, \d+ may · \d+ s, at most", done.stderr)
+    assert "\x1b" not in done.stderr

@@ -11,6 +11,7 @@ Format: ggml's docs/gguf.md, versions 2 and 3, little endian.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import mmap
 import struct
 from collections.abc import Iterator, Mapping
@@ -208,7 +209,7 @@ class _Walk:
 
     def _tensors(self, entries: list[tuple[str, tuple[int, ...], int, int]], data_start: int) -> tuple[TensorInfo, ...]:
         starts = sorted({offset for *_, offset in entries})
-        following = dict(zip(starts, [*starts[1:], self.end - data_start], strict=True))
+        following = dict(itertools.pairwise([*starts, self.end - data_start]))
         tensors = []
         for name, shape, type_number, offset in entries:
             size = _size(shape, type_number)

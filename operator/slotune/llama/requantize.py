@@ -7,12 +7,14 @@ substitute for llama-quantize: no importance matrix, no K-quants, and a file mad
 Importing this module imports ``gguf`` and numpy, a third of a second: import it where it is used.
 
 The result appears under its name only when it is complete, equal inputs give equal bytes, and it carries the identity
-of its source, so a second call with the same source returns at once.
+of its source, so a second call with the same source returns at once. A file that slotune did not make is never
+replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import tempfile
@@ -27,7 +29,14 @@ from numpy.typing import NDArray
 from slotune.llama.gguf_facts import read_facts, read_parts
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_array, read_header
 
-__all__ = ["TARGET_TYPES", "DiskFullError", "UnsupportedTensorError", "requantize", "variant_path"]
+__all__ = [
+    "TARGET_TYPES",
+    "DiskFullError",
+    "ForeignFileError",
+    "UnsupportedTensorError",
+    "requantize",
+    "variant_path",
+]
 
 TARGET_TYPES = ("F16", "Q8_0", "Q4_0")
 
@@ -75,6 +84,16 @@ class DiskFullError(Exception):
         self.free = free
 
 
+class ForeignFileError(Exception):
+    """Where the result belongs lies a file that slotune did not make."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: this file was not made by slotune and is left alone; move it or choose another directory"
+        )
+        self.path = path
+
+
 def requantize(
     source: str | Path,
     target_type: str,
@@ -91,6 +110,7 @@ def requantize(
         UnreadableModelError: of ``source``.
         UnsupportedTensorError: a tensor cannot be dequantized.
         DiskFullError: ``out_dir`` has no room for it.
+        ForeignFileError: the result would replace a file that was not made here, the source among them.
     """
     if target_type not in TARGET_TYPES:
         raise ValueError(f"target type {target_type!r}: only {', '.join(TARGET_TYPES)} can be made")
@@ -106,7 +126,7 @@ def requantize(
         unfinished = Path(made.name)
     try:
         _write(read_parts(source), target_type, identity, unfinished, progress)
-        unfinished.chmod(0o644)  # a temporary file is private, a model is not
+        _keep(unfinished)
         unfinished.replace(target)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -121,11 +141,16 @@ def variant_path(source: str | Path, target_type: str, out_dir: str | Path) -> P
 
 
 def _is_current(target: Path, identity: str) -> bool:
+    """Whether ``target`` is what would be made. Raises ForeignFileError when it may not be replaced."""
+    if not target.exists():
+        return False
     try:
         metadata = read_header(target).metadata
     except UnreadableModelError:
-        return False  # missing, or cut off by a crash of the machine: made again
-    return metadata.get(SOURCE_KEY) == identity and metadata.get(RECIPE_KEY) == RECIPE
+        raise ForeignFileError(target) from None
+    if SOURCE_KEY not in metadata:
+        raise ForeignFileError(target)
+    return metadata[SOURCE_KEY] == identity and metadata.get(RECIPE_KEY) == RECIPE
 
 
 def _write(
@@ -169,6 +194,13 @@ def _write(
             writer.write_tensor_data(converted)
     finally:
         writer.close()
+
+
+def _keep(path: Path) -> None:
+    """Bring it to the disk, so that after a crash the name never stands for half a file, and let others read it."""
+    path.chmod(0o644)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _convert(path: Path, tensor: TensorInfo, kind: gguf.GGMLQuantizationType) -> Iterator[tuple[NDArray[Any], int]]:

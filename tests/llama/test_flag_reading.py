@@ -1,0 +1,177 @@
+"""Whatever llama-server refuses is refused here, all of it at once, and each refusal names the cure."""
+
+from __future__ import annotations
+
+import importlib.util
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotune.llama.flag_cures import CONFLICTING, DROPPED, ELSEWHERE, PRESETS, REMOVED, SECRET, cure_for_unknown
+from slotune.llama.flag_reading import read
+from slotune.llama.flag_table import BY_ENV, BY_NAME, FLAGS, Flag
+from slotune.llama.flags import from_args
+
+
+def problems(args: str, env: dict[str, str] | None = None) -> list[str]:
+    words = ["-m", "m.gguf", *args.split()]
+    parsed = from_args(words, variant="v", gpu_class="g", training_context=4096, env=env or {})
+    return [str(problem) for problem in parsed.errors]
+
+
+@pytest.mark.parametrize(
+    ("args", "flag", "cure"),
+    [
+        pytest.param("--no-mmap", "--no-mmap", "use -lm none", id="removed"),
+        pytest.param("--mlock", "--mlock", "use -lm mlock", id="removed, without a value"),
+        pytest.param("--draft 8 --jinja", "--draft", "use --spec-draft-n-max", id="removed, with a value"),
+        pytest.param("--draft-max=8", "--draft-max", "use --spec-draft-n-max", id="removed, with an equals sign"),
+        pytest.param("--paralel 4", "--paralel", "did you mean --parallel?", id="a typing error"),
+        pytest.param("--n_parallel 4", "--n_parallel", "use -np", id="llama-cpp-python's name"),
+        pytest.param("--max-model-len 4096", "--max-model-len", "use -c", id="vLLM's name"),
+        pytest.param("-p hello", "-p", "send it in a request", id="llama-cli's flag"),
+        pytest.param("--frobnicate", "--frobnicate", "llama-server --help", id="nothing like it"),
+        pytest.param("--ctx-size=4096", "--ctx-size", '"--ctx-size", "4096"', id="an equals sign"),
+        pytest.param("hello", "hello", "put its flag before it", id="a stray word"),
+        pytest.param("-fa --jinja", "-fa", '"-fa", "on"', id="flash attention as a switch"),
+        pytest.param("-c", "-c", "write its value after it", id="the value is missing at the end"),
+        pytest.param("-c 4k", "-c", "write it in digits", id="a unit that llama-server would drop"),
+        pytest.param("-b many", "-b", "write it in digits", id="no number"),
+        pytest.param("-c -5", "-c", "at least 0", id="below zero"),
+        pytest.param("-np 0", "-np", "write 1 to 256", id="no slots"),
+        pytest.param("-np 257", "-np", "to 256", id="too many slots"),
+        pytest.param("--port 70000", "--port", "from 0 to 65535", id="no port"),
+        pytest.param("-ctk q3_0", "-ctk", "f32, f16, bf16, q8_0", id="no type of a cache"),
+        pytest.param("-fa maybe", "-fa", "on, off or auto", id="no mode of attention"),
+        pytest.param("-fit perhaps", "-fit", "on or off", id="no switch"),
+        pytest.param("-fa off -ctv q8_0", "-ctv", "write -fa on", id="quantized values without flash attention"),
+        pytest.param("--spec-synth-len 3", "--spec-synth-len", "leave it out", id="invented acceptance"),
+        pytest.param("--models-dir /m", "--models-dir", "name one model", id="a router"),
+        pytest.param("--embedding", "--embedding", "generates text", id="no text to measure"),
+        pytest.param("--version", "--version", "would answer and exit", id="a question"),
+        pytest.param("--gpt-oss-20b-default", "--gpt-oss-20b-default", "-np 2 -c 262144", id="a preset"),
+    ],
+)
+def test_a_refusal_names_the_flag_and_the_cure(args: str, flag: str, cure: str) -> None:
+    (problem,) = problems(args)
+
+    assert problem.startswith(flag)
+    assert cure in problem
+
+
+def test_two_words_in_one_argument_are_taken_apart() -> None:
+    parsed = from_args(["-m", "m.gguf", "-np 4"], variant="v", gpu_class="g", training_context=4096)
+
+    assert [str(problem) for problem in parsed.errors] == [
+        '-np: two arguments stand in one; write two arguments: "-np", "4"'
+    ]
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    assert len(problems("--mlock -c 4k --paralel 4 -ctk q3_0")) == 4
+
+
+@pytest.mark.parametrize("args", ["--api-key=hunter2", "--apikey=hunter2", "--api_key=hunter2"])
+def test_a_secret_is_not_repeated_in_a_refusal(args: str) -> None:
+    (problem,) = problems(args)
+
+    assert "hunter2" not in problem
+
+
+def test_a_port_that_kubernetes_made_of_a_service_is_explained() -> None:
+    (problem,) = problems("", {"LLAMA_ARG_PORT": "tcp://10.0.0.1:80", "LLAMA_ARG_PORT_80_TCP_ADDR": "10.0.0.1"})
+
+    assert "enableServiceLinks: false" in problem
+
+
+def test_variables_of_a_removed_flag_are_refused_or_said_to_have_no_effect() -> None:
+    (problem,) = problems("", {"LLAMA_ARG_DRAFT_MAX": "3", "LLAMA_ARG_MLOCK": "1"})
+
+    assert problem == "LLAMA_ARG_DRAFT_MAX: llama-server removed it; use LLAMA_ARG_SPEC_DRAFT_N_MAX"
+    assert read([], {"LLAMA_ARG_MLOCK": "1", "LLAMA_ARG_NOPE": "1"}).notes == (
+        "LLAMA_ARG_MLOCK has no effect any more; LLAMA_ARG_LOAD_MODE=mlock has.",
+        "LLAMA_ARG_NOPE is no variable of llama-server and has no effect.",
+    )
+
+
+def test_a_variable_that_is_neither_on_nor_off_is_refused() -> None:
+    assert problems("", {"LLAMA_ARG_KV_UNIFIED": "maybe"}) == [
+        "LLAMA_ARG_KV_UNIFIED maybe: is neither on nor off; write true or false"
+    ]
+
+
+def test_a_switch_that_cannot_be_turned_off_ignores_other_values() -> None:
+    assert read([], {"LLAMA_ARG_SWA_FULL": "false"}).settings == ()
+    assert [setting.words for setting in read([], {"LLAMA_ARG_SWA_FULL": "1"}).settings] == [("--swa-full",)]
+
+
+def test_the_presence_of_a_negative_variable_turns_off_whatever_it_holds() -> None:
+    (setting,) = read([], {"LLAMA_ARG_NO_JINJA": "false", "LLAMA_ARG_JINJA": "true"}).settings
+
+    assert (setting.flag.name, setting.on) == ("--jinja", False)
+
+
+def test_the_programs_own_name_is_no_argument() -> None:
+    assert read(["/app/llama-server", "-np", "2"], {}).problems == ()
+
+
+@given(st.lists(st.text(alphabet=string.printable, max_size=20) | st.sampled_from(sorted(BY_NAME)), max_size=12))
+def test_no_list_of_words_is_too_odd_to_be_read(words: list[str]) -> None:
+    parsed = from_args(words, variant="v", gpu_class="g", training_context=4096)
+
+    assert (parsed.candidate is None) == bool(parsed.errors)
+    assert all(problem.cure for problem in parsed.errors)
+
+
+@given(st.lists(st.sampled_from([flag for flag in FLAGS if flag.values <= 1 and flag.name not in CONFLICTING])))
+def test_known_flags_with_a_value_each_are_never_unknown(flags: list[Flag]) -> None:
+    words = [word for flag in flags for word in (flag.names[-1], "7")[: 1 + flag.values]]
+
+    assert not [problem for problem in read(words, {}).problems if "write out" not in problem.cure]
+
+
+def test_a_spelling_belongs_to_one_flag_and_a_variable_too() -> None:
+    spellings = [name for flag in FLAGS for name in (*flag.names, *flag.negations)]
+    variables = [flag.env for flag in FLAGS if flag.env]
+
+    assert len(spellings) == len(set(spellings)) == len(BY_NAME)
+    assert len(variables) == len(set(variables)) == len(BY_ENV)
+
+
+def test_what_has_a_cure_is_unknown_and_what_is_special_is_known() -> None:
+    assert not BY_NAME.keys() & (REMOVED.keys() | ELSEWHERE.keys())
+    firsts = {flag.name for flag in FLAGS}
+    assert {*CONFLICTING, *PRESETS, *DROPPED, *SECRET} <= firsts
+
+
+def test_cures_name_flags_that_exist() -> None:
+    for cure in (*REMOVED.values(), *(cure for cure in ELSEWHERE.values() if cure.startswith("-"))):
+        named = [word.rstrip(",:") for word in cure.split() if word.startswith("-")]
+        assert named
+        assert all(word in BY_NAME for word in named), cure
+
+
+def test_a_preset_stands_for_flags_that_can_be_read() -> None:
+    for words in PRESETS.values():
+        assert read(words.split(), {}).problems == ()
+
+
+def test_a_cure_is_offered_for_anything() -> None:
+    assert cure_for_unknown("--cache-rm") == "did you mean --cache-ram?"
+    assert "--help" in cure_for_unknown("--zzzzzz")
+
+
+@pytest.mark.engine
+def test_every_long_flag_of_the_table_is_in_the_build() -> None:
+    spec = importlib.util.find_spec("xllamacpp")
+    assert spec is not None
+    assert spec.origin is not None
+    (library,) = Path(spec.origin).parent.glob("*.so")
+    binary = library.read_bytes()
+    names = [name for flag in FLAGS for name in (*flag.names, *flag.negations) if name.startswith("--")]
+    variables = [flag.env for flag in FLAGS if flag.env]
+
+    assert [name for name in (*names, *variables) if f"\0{name}\0".encode() not in binary] == []

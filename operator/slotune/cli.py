@@ -158,7 +158,7 @@ def _manifest(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="manifest with a LlamaDeployment and what it refers to; a folder, or - for standard input; may be repeated",
+        help="manifest with a LlamaDeployment and what it refers to; a folder, or - for standard input; repeatable",
     )
     parser.add_argument("--name", help="the LlamaDeployment to take when there are several")
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from slotune.diagnose.attribution import attribute_runs
-from slotune.llama.server_http import LlamaServer, NotIdleError
+from slotune.llama.server_http import LlamaServer, NotIdleError, ServerError
 from slotune.llama.watchdog import Heartbeat, Watchdog
 from slotune.load.demand import Demand
 from slotune.load.latency_summary import summarize
-from slotune.load.probe import probe_idle
+from slotune.load.probe import IdleProbeError, probe_idle
 from slotune.load.records import RequestRecord, RunResult
 from slotune.load.shards import run_sharded
 from slotune.load.summary import Attribution, IdleProbe, Latencies
@@ -35,9 +35,12 @@ from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
 from slotune.verdict.violations import violation_shares
 
-__all__ = ["Findings", "Question", "ServerWedgedError", "measure_server", "requests_per_run", "run_seed"]
+__all__ = ["Findings", "Question", "ServerWedgedError", "measure_server", "requests_per_run", "run_seed", "unmeasured"]
 
 T = TypeVar("T")
+
+TOO_LONG = "exceed_context_size_error"
+"""How llama-server refuses a prompt that its slots can't hold (build 11434)."""
 
 IDLE_LIMIT_S = 120.0
 """Longest wait for a server to become idle between two runs: a cancelled request runs on for one decode."""
@@ -78,7 +81,6 @@ class Findings:
     planned_requests: int = 0
     run_violation_shares: tuple[float, ...] = ()
 
-
     def on(self, trial_result: TrialResult) -> TrialResult:
         """``trial_result`` with all of this filled in."""
         return replace(
@@ -107,6 +109,15 @@ def requests_per_run(measurement: Measurement, promise: Promise, confidence: flo
     looks = 1 + measurement.extensions
     fewest = fewest_requests(promise.violation_share, look_confidence(confidence, looks))
     return max(measurement.requests_per_run, math.ceil(fewest / measurement.runs))
+
+
+def unmeasured(error: ServerError | IdleProbeError, confidence: float) -> Verdict:
+    """The verdict on a running server of which nothing could be measured: its own fault only when it says so."""
+    if isinstance(error, IdleProbeError) and any(TOO_LONG in (record.error or "") for record in error.records):
+        return Verdict(
+            Outcome.FAIL, f"prompts are longer than a slot's context ({error})", "ContextTooSmall", confidence
+        )
+    return Verdict(Outcome.INVALID, str(error), "ServerUnreachable", confidence)
 
 
 async def measure_server(

@@ -18,7 +18,7 @@ from slotune.llama.flags import to_args
 from slotune.llama.server_http import ServerError, UnexpectedAnswerError
 from slotune.load.probe import IdleProbeError
 from slotune.load.target import Target
-from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server
+from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, unmeasured
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.search.problem import Problem
@@ -114,7 +114,7 @@ class ProcessSandbox:
             return Measured(_failed(base, process.failure(wedged=True), process, str(error)))
         except (ServerError, IdleProbeError) as error:
             if process.alive:
-                return Measured(_invalid(base, "ServerUnreachable", str(error)))
+                return Measured(replace(base, verdict=unmeasured(error, base.trial.confidence)))
             return Measured(_failed(base, process.failure(), process))
         if not process.alive:
             return Measured(_failed(base, process.failure(), process), findings.runs)

@@ -11,7 +11,7 @@ from slotune.llama.candidate import Candidate
 from slotune.llama.server_http import LlamaServer, ServerError
 from slotune.load.probe import IdleProbeError
 from slotune.load.target import Target
-from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server
+from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, unmeasured
 from slotune.search.problem import Hardware, Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
@@ -83,5 +83,5 @@ async def measure_url(problem: Problem, url: str, api_key: str | None, reporter:
         verdict = Verdict(Outcome.FAIL, f"the server stopped working: {error}", "Wedged", m.confidence)
         result = replace(base, verdict=verdict)
     except (ServerError, IdleProbeError) as error:
-        result = replace(base, verdict=Verdict(Outcome.INVALID, str(error), "ServerUnreachable", m.confidence))
+        result = replace(base, verdict=unmeasured(error, m.confidence))
     return replace(result, gpu_seconds=time.monotonic() - began)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_decimal, parse_duration
 from slotune.llama.candidate import Candidate
 from slotune.llama.model_facts import ModelFacts
-from slotune.search.problem import Budget, Hardware, Measurement, Problem
-from slotune.search.space import SpaceLimits, build_space
+from slotune.load.demand import Demand
+from slotune.search.problem import Budget, Hardware, Measurement, Problem, Pruned
+from slotune.search.space import SpaceLimits, build_space, context_at_least, context_needed
 from slotune.tuning.baseline import Baseline, baseline_of
+from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
@@ -54,6 +56,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
     models = facts_of(paths)
     baseline = baseline_of(manifests, models)
     candidates, pruned = build_space(baseline.candidate, _limits(manifests, baseline.candidate), demand, models)
+    _check_context(manifests, demand, models, candidates, pruned)
     measurement = measurement_of(manifests)
     promise = promise_of(manifests)
     problem = Problem(
@@ -73,6 +76,32 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
     )
     notes = (*manifests.notes, *baseline.notes)
     return Reading(without_what_cannot_fit(problem, ()), baseline, paths, notes)
+
+
+def _check_context(
+    manifests: Manifests,
+    demand: Demand,
+    models: Mapping[str, ModelFacts],
+    candidates: Sequence[Candidate],
+    pruned: Sequence[Pruned],
+) -> None:
+    """Refuse a workload whose longest request fits nowhere: every trial would only show HTTP 400."""
+    longest = context_at_least(demand)
+    request = f"the longest request takes {longest} tokens ({longest - demand.output_tokens} + {demand.output_tokens})"
+    room = max(facts.context_length for facts in models.values())
+    if room < longest:
+        raise InvalidInputError(
+            "workload prompts and output",
+            None,
+            f"{request}, and no model was trained for more than {room}: shorten them, or offer another model",
+        )
+    allowed = manifests.deployment.spec.search.space.context_size_per_slot
+    if allowed and len(candidates) == 1 and any(p.code == "ContextTooSmall" for p in pruned):
+        raise InvalidInputError(
+            "spec.search.space.contextSizePerSlot",
+            ", ".join(map(str, allowed)),
+            f"{request}: add {context_needed(demand)}, or shorten the prompts",
+        )
 
 
 def promise_of(manifests: Manifests) -> Promise:

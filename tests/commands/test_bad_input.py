@@ -19,6 +19,14 @@ def tune(tmp_path: Path, file: Path) -> int:
     )
 
 
+def remove(tmp_path: Path) -> None:
+    (tmp_path / "f16.gguf").unlink()
+
+
+def prompts_of(tokens: int) -> dict[str, object]:
+    return {"synthetic": {"inputTokens": {"mean": tokens}}}
+
+
 def truncate(tmp_path: Path) -> None:
     path = tmp_path / "f16.gguf"
     path.write_bytes(path.read_bytes()[:-4096])
@@ -45,12 +53,12 @@ def write_long_prompts(tmp_path: Path) -> None:
 
 
 FROM_FILE = {"workload__inline__prompts": {"file": {"path": "prompts.jsonl"}}}
-LONG = {"workload__inline__prompts": {"synthetic": {"inputTokens": {"mean": 3000}}}}
+LONG = {"workload__inline__prompts": prompts_of(3000)}
 
 CASES = {
     "a model file that is not there": (
         {},
-        lambda p: (p / "f16.gguf").unlink(),
+        remove,
         ["spec.models[0].path", "--models-dir"],
     ),
     "a truncated model file": ({}, truncate, ["f16.gguf", "cut off", "download it again"]),
@@ -65,17 +73,17 @@ CASES = {
     "prompts longer than the allowed context": (
         {
             "search__space__contextSizePerSlot": [256],
-            "workload__inline__prompts": {"synthetic": {"inputTokens": {"mean": 500}}},
+            "workload__inline__prompts": prompts_of(500),
         },
         None,
         ["spec.search.space.contextSizePerSlot", "256", "504"],
     ),
     "an unknown flag": ({ARGS: ["-m", "/models/f16.gguf", "--paralell", "4"]}, None, ["--paralell", "--parallel"]),
-    "a removed flag": ({ARGS: ["-m", "/models/f16.gguf", "--no-mmap"]}, None, ["--no-mmap", "--load-mode"]),
+    "a removed flag": ({ARGS: ["-m", "/models/f16.gguf", "--no-mmap"]}, None, ["--no-mmap", "removed", "-lm none"]),
     "a model that is none of the variants": (
-        {ARGS: ["-m", "/models/other.gguf"]},
+        {ARGS: ["-m", "/models/x.gguf"]},
         None,
-        ["/models/other.gguf", "spec.models"],
+        ["/models/x.gguf", "spec.models"],
     ),
     "a shell that hides the flags": (
         {"template__spec__containers__0__command": ["sh", "-c", "llama-server -m x"]},

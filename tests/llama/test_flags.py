@@ -141,6 +141,13 @@ def test_a_candidates_own_threads_win_over_the_sandboxs() -> None:
     assert words[words.index("-t") : words.index("-t") + 4] == ["-t", "2", "-tb", "2"]
 
 
+def test_threads_for_batches_of_their_own_are_stated_once() -> None:
+    words = arguments(Candidate("bf16", "l4", 1, 256, threads=2, extra_args=("-tb", "4")))
+
+    assert words.count("-tb") == 1
+    assert words[words.index("-tb") + 1] == "4"
+
+
 @pytest.mark.parametrize("extra", [("-c", "4096"), ("--parallel", "2"), ("-hf", "a/b"), ("--no-kv-unified",)])
 def test_extra_arguments_must_not_contradict_the_candidate(extra: tuple[str, ...]) -> None:
     with pytest.raises(ConflictingArgumentError, match=extra[0]):
@@ -172,7 +179,7 @@ def test_a_server_without_any_flags_is_what_the_build_does_by_default() -> None:
         pytest.param("-np 2", {"context_per_slot": 4096}, id="the training context is divided"),
         pytest.param("-np 2 -c 0", {"context_per_slot": 4096}, id="zero is the training context"),
         pytest.param("-np 3 -c 10000", {"context_per_slot": 3584}, id="a share is rounded up to a block"),
-        pytest.param("-np 3 -c 4096 -kvu", {"context_per_slot": 1365}, id="a pool is shared out evenly"),
+        pytest.param("-np 3 -c 4000 -kvu", {"context_per_slot": 1365}, id="a rounded pool is shared out evenly"),
         pytest.param("-np 2 --kv-unified-per-slot 3000 -kvu", {"context_per_slot": 3000}, id="a pool made per slot"),
         pytest.param("-np 1 -c 65536", {"context_per_slot": 8192}, id="a slot is capped at the training context"),
         pytest.param("-ub 4096 -b 1024", {"batch_size": 1024, "ubatch_size": 1024}, id="a ubatch is clamped"),
@@ -247,6 +254,22 @@ def test_arguments_win_over_the_environment_and_what_is_not_tuned_becomes_an_arg
     )  # fmt: skip
     assert parsed.host == "0.0.0.0"
     assert any("LLAMA_ARG_NO_MMAP has no effect" in note for note in parsed.notes)
+
+
+def test_an_argument_replaces_its_variable_where_it_is_passed_on() -> None:
+    parsed = baseline("--reasoning-budget 5", env={"LLAMA_ARG_THINK_BUDGET": "0"})
+
+    assert parsed.baseline.extra_args == ("--reasoning-budget", "5")
+
+
+def test_secrets_of_the_environment_stay_there() -> None:
+    parsed = baseline("", env={"LLAMA_API_KEY": "hunter3", "HF_TOKEN": "hf_abc"})
+
+    assert (parsed.secret_args, parsed.baseline.extra_args) == ((), ())
+
+
+def test_kinds_of_speculation_that_add_up_are_no_repetition() -> None:
+    assert not any("more than once" in note for note in baseline("--spec-type a --spec-type b").notes)
 
 
 def test_secrets_are_kept_apart_and_never_shown() -> None:

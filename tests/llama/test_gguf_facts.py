@@ -127,7 +127,10 @@ def test_a_quantization_that_is_not_stated_is_that_of_most_matrices(tmp_path: Pa
 def test_the_cpu_backends_copies_are_counted_where_there_are_any(tmp_path: Path) -> None:
     plain = read_facts(write_tiny_model(tmp_path / "q8.gguf", quantization="Q8_0"))
     copied = read_facts(write_tiny_model(tmp_path / "q4.gguf", quantization="Q4_0"))
+    tied = read_facts(write_tiny_model(tmp_path / "tied.gguf", quantization="Q4_0", layers=1, tied=True))
+    table, norm = 512 * 256 * 18 // 32, 256 * 4
 
+    assert tied.cpu_buffer_bytes == (table + 3 * norm) + (tied.weights_bytes - 3 * norm)
     assert plain.cpu_buffer_bytes == pytest.approx(plain.weights_bytes, rel=0.001)
     assert copied.cpu_buffer_bytes > 1.3 * copied.weights_bytes
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from slotune.diagnose.attribution import attribute_runs
 from slotune.llama.server_http import LlamaServer, NotIdleError, ServerError
-from slotune.llama.watchdog import Heartbeat, Watchdog
+from slotune.llama.watchdog import LIMIT_S, Heartbeat, Watchdog
 from slotune.load.demand import Demand
 from slotune.load.latency_summary import summarize
 from slotune.load.probe import IdleProbeError, probe_idle
@@ -64,6 +64,8 @@ class Question:
     probe_only: bool = False
     deadline_s: float | None = None
     """Seconds from now after which measuring stops; what is undecided by then is Inconclusive."""
+    wedge_limit_s: float = LIMIT_S
+    """Seconds without any sign of life after which the server counts as wedged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ class _Session:
         self.say("probing")
         m, demand = self.question.measurement, self.question.demand
         await self.become_idle()
+        self.beat = Heartbeat(1, 0)  # a probe is always waiting: the server's own counters must move
         probe = await self.guarded(probe_idle(self.target, demand, requests=m.probe_requests, vocabulary=vocabulary))
         if self.question.probe_only:
             verdict = Verdict(Outcome.PASS, "the idle server was probed", "Probed", self.question.confidence)
@@ -234,7 +237,7 @@ class _Session:
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work``, unless the server wedges first."""
         job = asyncio.ensure_future(work)
-        watch = asyncio.ensure_future(Watchdog(self.server, lambda: self.beat).run())
+        watch = asyncio.ensure_future(Watchdog(self.server, lambda: self.beat, limit_s=self.question.wedge_limit_s).run())
         try:
             await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
             if job.done():

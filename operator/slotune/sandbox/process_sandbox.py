@@ -16,6 +16,7 @@ from slotune.llama.engine import Engine
 from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.flags import to_args
 from slotune.llama.server_http import ServerError, UnexpectedAnswerError
+from slotune.llama.watchdog import LIMIT_S
 from slotune.load.probe import IdleProbeError
 from slotune.load.target import Target
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, unmeasured
@@ -39,6 +40,7 @@ class ProcessSandbox:
         model_paths: weights file on this machine, by variant.
         directory: gets one directory per trial, with the server's log.
         gpu_expected: work that stays on the CPU is a failure.
+        wedge_limit_s: seconds without any sign of life after which a server is given up.
         clock: seconds, monotonic.
     """
 
@@ -50,10 +52,12 @@ class ProcessSandbox:
         directory: Path,
         *,
         gpu_expected: bool = False,
+        wedge_limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._problem, self._engine, self._model_paths = problem, engine, model_paths
         self._directory, self._gpu_expected, self._clock = directory, gpu_expected, clock
+        self._wedge_limit_s = wedge_limit_s
 
     async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
         """See :class:`slotune.sandbox.protocol.Sandbox`."""
@@ -132,6 +136,7 @@ class ProcessSandbox:
             trial.seed_block,
             trial.purpose is Purpose.SENTINEL,
             None if limit is None else max(0.0, limit - (self._clock() - began)),
+            self._wedge_limit_s,
         )
 
     async def _inspect(self, base: TrialResult, process: LlamaProcess) -> tuple[TrialResult, list[Mismatch]]:

@@ -1,4 +1,4 @@
-"""Bad input gets one clear message and exit code 2, and nothing is started, written or changed (design §10)."""
+"""Bad input gets one clear message and exit code 2, and nothing is started, written or changed."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def memory_needed(facts: ModelFacts, candidate: Candidate, machine: Machine) -> 
 
 
 def capacity_at_most(facts: ModelFacts, candidate: Candidate, machine: Machine, demand: Demand) -> float:
-    """Requests per second that one server can't exceed: every step full, every shared prefix cached (measure.md §3.2).
+    """Requests per second that one server can't exceed: every step full, every shared prefix cached.
 
     The exact form of the bound that a search approximates: it shares this simulator's physics.
     """

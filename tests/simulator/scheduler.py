@@ -1,4 +1,4 @@
-"""llama-server's scheduler as a discrete-event model (research llama-server §1.4).
+"""llama-server's scheduler as a discrete-event model.
 
 One loop. Each step decodes one token of every generating slot and fills the batch up to ``n_batch`` with pending
 prompt tokens, in slot-id order, and everybody waits for the whole step. Requests wait in one FIFO queue for a slot.

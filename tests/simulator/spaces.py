@@ -58,7 +58,7 @@ def demand(peak_rate: float, shared_prefix_tokens: int) -> Demand:
 
 
 def space_384(*, shared_prefix_tokens: int = 3000, measurement: Measurement | None = None) -> Problem:
-    """4 quantizations × 6 slot counts × 4 batch sizes × 2 KV types × cache on or off on a 24 GB GPU (measure.md §3.3).
+    """4 quantizations × 6 slot counts × 4 batch sizes × 2 KV types × cache on or off on a 24 GB GPU.
 
     272 fit. All use a unified pool, for which one step reads the weights once, so that
     :func:`tests.simulator.machine.capacity_at_most` is the exact form of the search's bound.
@@ -119,7 +119,7 @@ WORKED_EXAMPLE_MACHINE = Machine(
     memory_bytes=80_000_000_000,
     step_overhead_s=0.0002,
 )
-"""A step of 8 sequences of the BF16 model takes 10.2 ms, a 4,000-token prompt 0.4 s (design §1)."""
+"""A step of 8 sequences of the BF16 model takes 10.2 ms, a 4,000-token prompt 0.4 s."""
 
 _BASELINE = Candidate(
     variant="BF16",
@@ -142,7 +142,7 @@ The last step has twice the slots: only small KV leaves the memory for them.
 
 
 def worked_example(*, shared_prefix_tokens: int = 3500) -> Problem:
-    """The story of design §1 as a problem of four candidates."""
+    """The worked example as a problem of four candidates."""
     gpu = "gpu-80g"
     return Problem(
         name="worked-example",

@@ -9,7 +9,7 @@ it, and /metrics has no histogram. But llama-server flushes the response headers
                   ^ overhead                prefill | contention
 
 An idle probe tells prefill from contention: what the prompt would have taken with nobody else in the batch.
-Source of the split: measure.md §5.
+The reasoning is in docs/how-it-measures.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A table of named checks, tried in order; the order is the order of trust. Failures first, then what no setting can
 mend, then the queue, the prompt, the batch and the bytes: taking up bytes while requests stand in a queue would treat
-the wrong cause. Source of the table: measure.md §5.
+the wrong cause. The reasoning is in docs/how-it-measures.md.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["Failure", "FailureClass", "classify_failure"]
 
 
 class FailureClass(enum.StrEnum):
-    """Why a server could not be measured (research llama-server §3.4). The value is the API's reason."""
+    """Why a server could not be measured. The value is the API's reason."""
 
     BAD_FLAG = "BadFlag"
     MODEL_UNREADABLE = "ModelUnreadable"

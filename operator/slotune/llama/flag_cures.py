@@ -1,6 +1,6 @@
 """What to write instead of an argument that llama-server does not take, or that slotune cannot measure.
 
-Each table is data: spelling to cure. Removed and renamed flags are those of research on b11434; the other tables keep
+Each table is data: spelling to cure. Removed and renamed flags are those of build b11434; the other tables keep
 the words that people bring from llama-cli, llama-cpp-python, vLLM and Ollama.
 """
 

@@ -5,7 +5,7 @@ kilobyte is wanted here, and a damaged file shows as whatever numpy raises first
 memory map: scalars and short arrays are decoded, long arrays are remembered by place, and whatever does not fit the
 file says so in words. Constants and block sizes come from the ``gguf`` package.
 
-Format: ggml's docs/gguf.md, versions 2 and 3, little endian.
+Format: GGUF as ggml specifies it, versions 2 and 3, little endian.
 """
 
 from __future__ import annotations

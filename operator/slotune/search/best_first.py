@@ -5,7 +5,7 @@ hold rate/N?". Every candidate stands in line with the smallest N at which it ha
 refused nor ruled out by an optimistic bound; the cheapest is asked first, and a refusal sends
 it to the back of its own line, at N + 1. Anything cheaper than the first confirmed Pass was
 therefore asked and refused before. Why not a grid or coordinate moves: a grid costs a thousand
-times the GPU time, and coordinate moves get stuck on a step objective (measure.md §3.3).
+times the GPU time, and coordinate moves get stuck on a step objective (docs/how-it-searches.md, bench/search_space.py).
 
 ``next_step`` measures nothing, waits for nothing and remembers nothing: the results are its
 memory, so killing whoever calls it loses at most the trial in flight.
@@ -32,7 +32,7 @@ __all__ = ["best_options", "next_step"]
 MakeBounds = Callable[[Problem, Iterable[TrialResult]], Bounds]
 
 CONFIRMATION_RESERVE = 0.25
-"""Share of the budget that the search leaves for confirming an answer (measure.md §3.3)."""
+"""Share of the budget that the search leaves for confirming an answer (docs/how-it-searches.md, bench/search_space.py)."""
 SHORTEST_TRIAL_S = START_ALLOWANCE_S
 """A budget with less than this left buys no trial."""
 

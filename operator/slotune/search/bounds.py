@@ -25,7 +25,7 @@ from slotune.search.trial import TrialResult
 __all__ = ["Bounds", "RooflineBounds", "replicas_at_least", "uncached_tokens"]
 
 REPEAT_SLACK = 1.1
-"""Two probes of one configuration differ; the best observed speed gets this much on top (measure.md §3.2)."""
+"""Two probes of one configuration differ; the best observed speed gets this much on top."""
 LAYOUT_SLACK = 2.0
 """Unified KV costs up to 54 % of prefill speed (ggml-org/llama.cpp#28495): the other layout may be this much faster."""
 KV_TYPE_SLACK = 1.5

@@ -19,7 +19,7 @@ from slotune.verdict.verdicts import Outcome
 __all__ = ["PRODUCTION_CONFIDENCE", "conclude", "nearest_miss"]
 
 PRODUCTION_CONFIDENCE = 0.95
-"""What a production decision deserves; anything less is said in the answer (design §3)."""
+"""What a production decision deserves; anything less is said in the answer."""
 
 
 def conclude(evidence: Evidence) -> Decision:

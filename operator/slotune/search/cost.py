@@ -18,7 +18,7 @@ def replicas_for_work(gpu_seconds_per_request: float, peak_rate: float) -> int:
 def cost_per_million_output_tokens(
     replicas: int, price_per_hour: Decimal, peak_rate: float, mean_output_tokens: float
 ) -> Decimal | None:
-    """N x price / 3600 / (rate x tokens) x 10^6, at the peak (measure.md §3.1); None when no token is asked for."""
+    """N x price / 3600 / (rate x tokens) x 10^6, at the peak; None when no token is asked for."""
     tokens_per_second = peak_rate * mean_output_tokens
     if tokens_per_second <= 0:
         return None

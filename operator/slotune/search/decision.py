@@ -12,7 +12,7 @@ from slotune.search.trial import TrialResult
 __all__ = ["HOURS_PER_MONTH", "Choice", "Decision", "DecisionKind", "Rejection", "Step", "monthly_cost"]
 
 HOURS_PER_MONTH = 730
-"""Hours of a mean month (8,760 / 12): design §2."""
+"""Hours of a mean month: 8,760 / 12."""
 
 
 class DecisionKind(enum.StrEnum):

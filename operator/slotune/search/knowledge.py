@@ -82,7 +82,7 @@ class Knowledge:
 
     standings: dict[Candidate, Standing]
     confirmations_failed: int = 0
-    """Each one halves the error that the next confirmation may make (measure.md §3.4)."""
+    """Each one halves the error that the next confirmation may make."""
     gpu_seconds: float = 0.0
     trials: int = 0
     sound: list[TrialResult] = field(default_factory=list)

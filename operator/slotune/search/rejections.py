@@ -28,7 +28,7 @@ def rejections(evidence: Evidence, choice: Choice | None) -> tuple[Rejection, ..
 
 
 def cost_gap(evidence: Evidence, choice: Choice, rejected: tuple[Rejection, ...]) -> Decimal:
-    """Monthly cost that an undecided candidate might still save (measure.md §3.4); 0 is proved cheapest."""
+    """Monthly cost that an undecided candidate might still save; 0 is proved cheapest."""
     least = min(
         (_least_cost(evidence, r.candidate) for r in rejected if r.undecided),
         default=choice.monthly_cost,

@@ -2,7 +2,7 @@
 
 Queue (slots, batches, context), then cache, then bytes (weights, KV type), each on top of the
 one before. The order is that of the explanation, not of the search: a search that moved in this
-order would get stuck (slots need memory that only fewer bytes free; measure.md §3.3).
+order would get stuck (slots need memory that only fewer bytes free).
 """
 
 from __future__ import annotations

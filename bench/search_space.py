@@ -14,6 +14,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import optuna
 from tests.simulator.machine import capacity_at_most
@@ -160,7 +161,7 @@ def coordinate_moves(lab: Laboratory) -> Row:
     replicas = next((n for n in range(1, 17) if lab.holds(current, n)), 17)
     for name, values in moves:
         for value in values:
-            changed = {"cache_type_k": value, "cache_type_v": value} if name == "kv" else {name: value}
+            changed: dict[str, Any] = {"cache_type_k": value, "cache_type_v": value} if name == "kv" else {name: value}
             moved = replace(current, **changed)
             fewer = lab.fewest(moved, replicas) if moved in allowed and moved != current else None
             if fewer is not None:
@@ -201,7 +202,7 @@ def random_ladder(problem: Problem, memory: dict[tuple[Candidate, float], TrialR
 
 def tpe(problem: Problem, memory: dict[tuple[Candidate, float], TrialResult]) -> Row:
     """Optuna's TPE on violations at the best rate so far; configurations that do not fit are constraints."""
-    axes = {
+    axes: dict[str, list[Any]] = {
         "variant": sorted({c.variant for c in problem.candidates}),
         "slots": [1, 2, 4, 8, 16, 32],
         "batch": [512, 1024, 2048, 4096],

@@ -237,7 +237,9 @@ class _Session:
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work``, unless the server wedges first."""
         job = asyncio.ensure_future(work)
-        watch = asyncio.ensure_future(Watchdog(self.server, lambda: self.beat, limit_s=self.question.wedge_limit_s).run())
+        watch = asyncio.ensure_future(
+            Watchdog(self.server, lambda: self.beat, limit_s=self.question.wedge_limit_s).run()
+        )
         try:
             await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
             if job.done():

@@ -32,7 +32,7 @@ __all__ = ["best_options", "next_step"]
 MakeBounds = Callable[[Problem, Iterable[TrialResult]], Bounds]
 
 CONFIRMATION_RESERVE = 0.25
-"""Share of the budget that the search leaves for confirming an answer (docs/how-it-searches.md, bench/search_space.py)."""
+"""Share of the budget that the search leaves for confirming an answer."""
 SHORTEST_TRIAL_S = START_ALLOWANCE_S
 """A budget with less than this left buys no trial."""
 

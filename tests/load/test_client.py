@@ -7,8 +7,11 @@ import gc
 import itertools
 import json
 import logging
+import time
+from types import SimpleNamespace
 
 import numpy as np
+import orjson
 import pytest
 from bench.mock_server import (
     ABORT,
@@ -30,6 +33,8 @@ from bench.mock_server import (
 from scipy import stats
 from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
 
+from slotune.load import answer as answer_module
+from slotune.load import client
 from slotune.load.client import LoadObserver, Target, run_load
 from slotune.load.demand import Demand, Prompt
 from slotune.load.records import RequestRecord, RequestStatus
@@ -156,8 +161,11 @@ async def test_an_http_error_is_told_by_its_type_and_not_by_its_words() -> None:
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    record = await one(document("", status="302 Found"))
-    assert record.status is RequestStatus.HTTP_ERROR
+    moved = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    async with serve(lambda received: [(0.0, moved)] if received.path == "/completion" else answer()) as server:
+        result = await load(server, requests=1)
+    assert result.records[0].error == "HTTP 302: without a readable reason"
+    assert {received.path for received in generations(server)} == {"/completion"}
 
 
 async def test_an_error_page_under_http_200_is_no_answer() -> None:
@@ -372,18 +380,17 @@ async def test_a_stop_ends_the_run_at_once_with_decided_requests_only() -> None:
     assert not {"LittlesLaw", "CountersDisagree"} & {code for code, _ in result.invalid_reasons}
 
 
-async def test_a_first_token_that_came_too_late_is_decided_at_a_stop() -> None:
-    slow = [(0.0, http_head()), (0.15, chunk(event(token()))), (0.2, STALL)]
+async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not() -> None:
+    def respond(received: Received) -> Script:
+        first_s = 0.15 if received.number % 2 else 0.0
+        return [(0.0, http_head()), (first_s, chunk(event(token()))), (0.2, STALL)]
 
-    class StopAtFour(LoadObserver):
-        def sent(self, index: int) -> None:
-            self.count = index
-
+    class StopSoon(LoadObserver):
         def heartbeat(self, token_events: int, in_flight: int) -> bool:
             return True
 
-    async with serve(slow) as server:
-        result = await load(server, requests=300, rate=20.0, deadline_s=0.1, observer=StopAtFour())
+    async with serve(respond) as server:
+        result = await load(server, requests=300, rate=20.0, deadline_s=0.1, observer=StopSoon())
     assert result.stopped_early
     assert result.records
     assert all(record.ttft_s is None or record.ttft_s > 0.1 for record in result.records)
@@ -470,15 +477,18 @@ async def test_the_api_key_is_sent_and_never_shown() -> None:
     assert "k3y" not in repr(target)
 
 
-def metered(tokens_told: int, respond: Script) -> MockServer:
-    """Return a server whose counter moves by ``tokens_told`` for each answer."""
+def metered(tokens_told: int, respond: Script, *, busy_looks: int = 0) -> MockServer:
+    """Return a server whose counter moves by ``tokens_told`` for each answer.
+
+    It has somebody else's request at its first ``busy_looks`` scrapes.
+    """
 
     def route(received: Received) -> Script:
         if received.method == "POST":
             return respond
         made = sum(request.method == "POST" for request in server.requests) * tokens_told
         lines = [
-            f"llamacpp:requests_processing {server.in_flight}",
+            f"llamacpp:requests_processing {server.in_flight + (received.number < busy_looks)}",
             "llamacpp:requests_deferred 0",
             f"llamacpp:tokens_predicted_total {made}",
         ]
@@ -504,6 +514,59 @@ async def test_a_server_that_made_more_tokens_than_we_got_has_another_user() -> 
     assert "somebody else uses the server" in result.invalid_reasons[0][1]
 
 
+async def test_a_run_waits_until_the_server_is_idle() -> None:
+    async with metered(3, answer(), busy_looks=3) as server:
+        result = await load(server, requests=3)
+        first = [received.method for received in server.requests].index("POST")
+    assert first >= 3
+    assert result.busy_before == 0
+    assert result.invalid_reasons == []
+
+
+async def test_a_server_that_is_never_idle_makes_the_run_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "IDLE_WAIT_S", 0.2)
+    async with metered(3, answer(), busy_looks=10**6) as server:
+        result = await load(server, requests=3)
+    assert result.server_output_tokens is None
+    assert [code for code, _ in result.invalid_reasons] == ["ServerBusyBefore"]
+
+
+async def test_a_server_that_was_restarted_has_no_counter_to_compare() -> None:
+    told = iter([document("llamacpp:requests_processing 0\nllamacpp:tokens_predicted_total 1000\n")])
+    now = document("llamacpp:requests_processing 0\nllamacpp:tokens_predicted_total 5\n")
+    async with MockServer(lambda received: answer() if received.method == "POST" else next(told, now)) as server:
+        result = await load(server, requests=3)
+    assert result.server_output_tokens is None
+
+
+async def test_a_read_is_stamped_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(data: bytes) -> object:
+        time.sleep(0.1)
+        return orjson.loads(data)
+
+    monkeypatch.setattr(answer_module, "orjson", SimpleNamespace(loads=slow, JSONDecodeError=orjson.JSONDecodeError))
+    record = await one([(0.0, http_head() + chunk(event(token()) * 3 + event(last(3))) + END)])
+    assert record.token_events == 3
+    assert record.first_token_s == record.last_token_s
+    assert (record.finished_s or 0) - (record.last_token_s or 0) > 0.35
+
+
+async def test_the_server_may_finish_its_response_before_the_client_hangs_up() -> None:
+    script = [(0.0, http_head()), (0.01, chunk(event(token()))), (0.02, chunk(event(last(1)))), (0.1, END)]
+    async with serve(script) as server:
+        result = await load(server, requests=1, demand=asking(1))
+        assert len(server.late_s) >= 5  # /metrics, then all four pieces
+    record = result.records[0]
+    assert record.status is RequestStatus.OK
+    assert (record.finished_s or 9) - (record.last_token_s or 0) < 0.08
+
+
+async def test_a_connection_that_stays_open_behind_the_last_event_is_not_waited_for() -> None:
+    script = [(0.0, http_head() + chunk(event(token()) + event(last(1)))), (0.1, STALL)]
+    record = await one(script, demand=asking(1))
+    assert record.status is RequestStatus.OK
+
+
 async def test_failed_requests_do_not_make_the_counters_disagree() -> None:
     broken = [(0.0, http_head()), (0.01, chunk(event(token()))), (0.02, ABORT)]
     async with metered(2, broken) as server:
@@ -516,6 +579,16 @@ async def test_the_whole_run_adds_up_to_littles_law() -> None:
         result = await load(server, requests=40, rate=100.0)
     stated = sum((record.finished_s or 0) - (record.sent_s or 0) for record in result.records)
     assert result.in_flight_area_s == pytest.approx(stated, rel=0.02)
+
+
+async def test_requests_that_were_given_up_take_no_part_in_littles_law() -> None:
+    def respond(received: Received) -> Script:
+        return [(0.0, STALL)] if received.number % 2 else answer()
+
+    async with serve(respond) as server:
+        result = await load(server, requests=10, rate=100.0, timeout_s=1.0)
+    assert sum(record.status is RequestStatus.UNFINISHED for record in result.records) == 5
+    assert not [code for code, _ in result.invalid_reasons if code == "LittlesLaw"]
 
 
 async def test_tokens_in_the_window_count_whoever_asked_for_them() -> None:

@@ -52,6 +52,7 @@ def test_the_gates_and_their_order_are_fixed() -> None:
         "ClientCPUFull",
         "RateOff",
         "LittlesLaw",
+        "ServerBusyBefore",
         "CountersDisagree",
         "NoTokenCounts",
         "StreamBuffered",
@@ -144,6 +145,7 @@ def spoil(name: str, value: float) -> Callable[[RunResult], None]:
     ("change", "want"),
     [
         (spoil("client_faults", 1), ["ClientOutOfResources"]),
+        (spoil("busy_before", 1), ["ServerBusyBefore"]),
         (spoil("loop_lag_p99_s", 0.009), []),
         (spoil("loop_lag_p99_s", 0.011), ["ClientLoopSlow"]),
         (spoil("client_cpu_share", 0.70), []),

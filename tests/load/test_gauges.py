@@ -73,7 +73,9 @@ async def test_idle_is_waited_for() -> None:
 async def test_a_server_that_never_rests_is_given_up_in_time() -> None:
     async with MockServer(lambda _: metrics(1)) as server, open_session(Target(server.url)) as session:
         started = time.monotonic()
-        assert await wait_idle(session, Target(server.url), timeout_s=0.3) is None
+        gauges = await wait_idle(session, Target(server.url), timeout_s=0.3)
+        assert gauges is not None
+        assert gauges.processing == 1
         assert time.monotonic() - started < 3
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -152,9 +153,11 @@ async def test_cancelling_ends_every_process() -> None:
             run_sharded(Target(server.url), trace_of(), DEMAND, vocabulary=VOCABULARY, processes=2)
         )
         await until(lambda: server.in_flight > 5, timeout_s=20)
+        started = time.monotonic()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
+        assert time.monotonic() - started < shards.END_TIMEOUT_S  # they ended by themselves
         await until(lambda: not server.in_flight)
 
 

@@ -60,6 +60,14 @@ def test_a_carriage_return_ends_its_line_before_the_line_feed_arrives() -> None:
     assert split(b"data: x\r\n\r", b"\ndata: y\r\n\r\n") == [(b"", b"x"), (b"", b"y")]
 
 
+def test_a_line_feed_that_arrives_late_does_not_end_the_event() -> None:
+    assert split(b"data: {\r", b"\ndata: }\r", b"\n\r\n") == [(b"", b"{\n}")]
+
+
+def test_a_name_that_arrived_before_its_data_is_kept() -> None:
+    assert split(b"event: error\n", b"data: {}\n\n", b"data: x\n\n") == [(b"error", b"{}"), (b"", b"x")]
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_field() -> None:
     assert split(b"\xef\xbb\xbfdata: x\n\n") == [(b"", b"x")]
 

@@ -218,3 +218,11 @@ def test_an_argument_that_makes_no_traffic_is_refused_by_name(change: dict[str, 
 def test_a_shard_is_not_sharded_again() -> None:
     with pytest.raises(ValueError, match="shard the whole once"):
         draw().shard(0, 2).shard(0, 2)
+
+
+def test_a_seed_means_the_same_trace_in_every_release() -> None:
+    """Golden values: a change here voids every stored result, and numpy promises streams only within a version."""
+    trace = draw(rate=6.0, seed=7, requests=3, warmup=0)
+    assert [round(entry.unit_s, 6) for entry in trace.entries] == [0.689952, 1.751391, 2.3892]
+    assert [(entry.prefix_group, entry.input_tokens) for entry in trace.entries] == [(2, 379), (1, 434), (4, 419)]
+    assert trace.entries[0].nonce == 7801953941108519507

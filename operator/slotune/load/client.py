@@ -93,8 +93,11 @@ class Surroundings:
         """Write it into ``result``."""
         result.busy_samples = self.sampler.samples
         result.busy_slots = self.sampler.busy_slots()
-        if self.before is None or self.after is None:
+        if self.before is None:
             return
+        result.busy_before = (self.before.processing or 0) + (self.before.deferred or 0)
+        if self.after is None or not self.after.idle:
+            return  # the counter moves when a slot is released: it is still behind
         before, after = self.before.predicted_tokens, self.after.predicted_tokens
         if before is not None and after is not None and after >= before:  # else it was started anew
             result.server_output_tokens = after - before

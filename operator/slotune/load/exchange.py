@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import io
 import os
@@ -21,6 +22,8 @@ __all__ = ["Tally", "exchange"]
 _ERROR_BODY_BYTES = 4096
 _LARGE_BODY_BYTES = 1 << 20
 """aiohttp wants larger bodies as a file, which it sends piece by piece."""
+_LINGER_S = 0.5
+"""A proxy may keep a connection open behind the last event; nobody waits for that."""
 _HEADERS = {"Content-Type": "application/json"}
 _OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 """What a machine says when it, not the server, can't open another connection."""
@@ -69,24 +72,26 @@ async def exchange(
             record.headers_s = clock() - start
             if not 200 <= response.status < 300:
                 await _refusal(record, response)
-            else:
-                answer = Answer(record, asked_tokens=asked_tokens, exact=exact)
-                read = response.content.readany
-                while not answer.done:
-                    chunk = await read()
-                    now = clock() - start  # before any parsing
-                    if not chunk:
-                        break
-                    tally.token_events += answer.feed(chunk, now)
-                answer.end()
+                record.finished_s = clock() - start
+                return
+            answer = Answer(record, asked_tokens=asked_tokens, exact=exact)
+            read = response.content.readany
+            while not answer.done:
+                chunk = await read()
+                now = clock() - start  # before any parsing
+                if not chunk:
+                    break
+                tally.token_events += answer.feed(chunk, now)
+            answer.end()
             record.finished_s = clock() - start
+            await _linger(response)
     except TimeoutError:
         record.status = RequestStatus.UNFINISHED
         record.error = f"no end after {timeout_s:g} s"
     except aiohttp.ClientConnectorError as error:
         code = error.os_error.errno
         # aiohttp puts the address into strerror; a name that can't be resolved has a code outside errno.
-        reason = os.strerror(code) if code in errno.errorcode else "the name leads to no address"
+        reason = os.strerror(code) if code is not None and code in errno.errorcode else "the name leads to no address"
         _broken(record, RequestStatus.REFUSED, f"no connection: {reason}", clock() - start)
         tally.client_faults += error.os_error.errno in _OWN_LIMITS
     except (aiohttp.ClientError, OSError) as error:
@@ -94,6 +99,14 @@ async def exchange(
         told = f"the connection broke {stage} ({type(error).__name__})"
         _broken(record, RequestStatus.STREAM_ERROR, told, clock() - start)
         tally.client_faults += isinstance(error, OSError) and error.errno in _OWN_LIMITS
+
+
+async def _linger(response: aiohttp.ClientResponse) -> None:
+    """Let the server finish its response: hanging up before its last bytes looks like a cancelled request."""
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(_LINGER_S):
+            while await response.content.readany():
+                pass
 
 
 async def _refusal(record: RequestRecord, response: aiohttp.ClientResponse) -> None:

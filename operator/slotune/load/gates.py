@@ -138,6 +138,16 @@ def requests_got_lost(run: RunResult, ttft_s: float | None) -> str | None:
     )
 
 
+def server_was_busy_before(run: RunResult, ttft_s: float | None) -> str | None:
+    """The server had work that was not ours when the run began."""
+    if not run.busy_before:
+        return None
+    return (
+        f"the server still had {run.busy_before} requests when the run began: "
+        f"somebody else uses it, or it drains more slowly than it was waited for"
+    )
+
+
 def counters_disagree(run: RunResult, ttft_s: float | None) -> str | None:
     """The server made more or fewer tokens than this client was given.
 
@@ -187,6 +197,7 @@ GATES: tuple[tuple[str, Callable[[RunResult, float | None], str | None]], ...] =
     ("ClientCPUFull", client_cpu_was_full),
     ("RateOff", rate_was_off),
     ("LittlesLaw", requests_got_lost),
+    ("ServerBusyBefore", server_was_busy_before),
     ("CountersDisagree", counters_disagree),
     ("NoTokenCounts", tokens_were_not_counted),
     ("StreamBuffered", stream_was_buffered),

@@ -85,20 +85,19 @@ async def scrape(
 
 
 async def wait_idle(session: aiohttp.ClientSession, target: Target, *, timeout_s: float) -> Gauges | None:
-    """Poll until nothing runs and nothing waits, and return that scrape; None when it did not come in time.
+    """Poll until nothing runs and nothing waits, at most ``timeout_s``; return the last scrape, idle or not.
 
     The end of the last answer is not the end of the work: a cancelled request runs on for a second or so.
-    A server without metrics gives None at once.
+    None, at once, when the server has no metrics or does not answer in time.
     """
     deadline = time.monotonic() + timeout_s
-    while (left := deadline - time.monotonic()) > 0:
-        gauges = await scrape(session, target, timeout_s=left)
+    while True:
+        gauges = await scrape(session, target, timeout_s=max(IDLE_POLL_S, deadline - time.monotonic()))
         if gauges is None or gauges.processing is None:
             return None
-        if gauges.idle:
+        if gauges.idle or time.monotonic() >= deadline:
             return gauges
         await asyncio.sleep(IDLE_POLL_S)
-    return None
 
 
 class Sampler:

@@ -79,8 +79,6 @@ class OpenLoop:
         self._overdue: set[int] = set()
         self._pending = sum(not entry.warmup for entry in trace.entries)
         self._lags: list[float] = []
-        self._area_changed = 0.0
-        self._measured_in_flight = 0
         self._events_before_window: int | None = None
         self._window_closed = False
         self._tally = Tally()
@@ -190,7 +188,7 @@ class OpenLoop:
         self._records.append(record)
         self._observer.sent(record.index)
         now = self._now()  # the request leaves now, whatever time the observer took
-        self._moved(1, now)
+        self.result.in_flight_area_s -= now
         if self._deadline_s is None:
             return None
         wait = max(0.0, record.scheduled_s + self._deadline_s - now)
@@ -206,11 +204,10 @@ class OpenLoop:
             self.result.output_tokens_most += asked
 
     def _ended(self, record: RequestRecord) -> None:
-        now = self._now()
-        self._moved(-1, now)
-        if record.finished_s is None and record.sent_s is not None:
-            # Given up: it has no end, so it takes no part in Little's law.
-            self.result.in_flight_area_s -= now - record.sent_s
+        # The integral of requests in flight, telescoped: each one's end minus its begin. One that was
+        # given up has no end, so it takes no part.
+        ended = record.finished_s if record.finished_s is not None else record.sent_s
+        self.result.in_flight_area_s += ended or 0.0
         self._pending -= 1
         wants_stop = self._observer.finished(record)
         if not self._pending:  # nothing is left that a stop could leave out
@@ -223,11 +220,6 @@ class OpenLoop:
             self._over.set()
         else:
             self._measured_done()
-
-    def _moved(self, step: int, now: float) -> None:
-        self.result.in_flight_area_s += self._measured_in_flight * (now - self._area_changed)
-        self._area_changed = now
-        self._measured_in_flight += step
 
     def _is_overdue(self, record: RequestRecord) -> None:
         if record.first_token_s is None and record.finished_s is None:
@@ -271,9 +263,7 @@ class OpenLoop:
         return result
 
     def _is_decided(self, record: RequestRecord) -> bool:
-        """Whether it is known if the request keeps its TTFT target: it ended, or it is late already."""
-        if not self.result.stopped_early or record.finished_s is not None or record.index in self._overdue:
+        """Whether it is known if the request keeps its TTFT target: it ended, was given up, or is late already."""
+        if not self.result.stopped_early:
             return True
-        if record.error is not None:  # given up
-            return True
-        return self._deadline_s is not None and record.ttft_s is not None and record.ttft_s > self._deadline_s
+        return record.finished_s is not None or record.error is not None or record.index in self._overdue

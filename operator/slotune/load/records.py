@@ -107,5 +107,7 @@ class RunResult:
     """Tokens asked of requests that ended without a count: the server made at most these."""
     server_output_tokens: int | None = None
     """By how much the server's own counter moved from idle to idle; None when it could not be read."""
+    busy_before: int = 0
+    """Requests that the server still had, running or waiting, when this run began."""
     client_faults: int = 0
     """Requests that this machine, not the server, could not send (out of ports or files)."""

@@ -26,22 +26,27 @@ class _Relay(LoadObserver):
     def __init__(self, writer: asyncio.WriteTransport) -> None:
         self._writer = writer
 
+    def tell(self, kind: str, value: object = None) -> None:
+        """Send a message; with the parent gone there is nobody to tell, and the end of input ends this process."""
+        if not self._writer.is_closing():
+            self._writer.write(pack(kind, value))
+
     def window_opened(self) -> None:
-        self._writer.write(pack("window"))
+        self.tell("window")
 
     def sent(self, index: int) -> None:
-        self._writer.write(pack("sent", index))
+        self.tell("sent", index)
 
     def overdue(self, record: RequestRecord) -> bool:
-        self._writer.write(pack("overdue", record))
+        self.tell("overdue", record)
         return False
 
     def finished(self, record: RequestRecord) -> bool:
-        self._writer.write(pack("finished", record))
+        self.tell("finished", record)
         return False
 
     def heartbeat(self, token_events: int, in_flight: int) -> bool:
-        self._writer.write(pack("beat", (token_events, in_flight)))
+        self.tell("beat", (token_events, in_flight))
         return False
 
 
@@ -71,7 +76,8 @@ async def _serve(output: int) -> None:
     # Everything that takes time comes before "ready", the collector's last pass too.
     with resting_collector():
         async with open_session(job.target) as session:
-            writer.write(pack("ready"))
+            parent = _Relay(writer)
+            parent.tell("ready")
             message = await receive(reader)
             if message is None or message[0] != "start":
                 return
@@ -83,8 +89,8 @@ async def _serve(output: int) -> None:
                 start=message[1],
                 request_timeout_s=job.request_timeout_s,
                 deadline_s=job.deadline_s,
-                observer=_Relay(writer),
-                measured_done=lambda: writer.write(pack("measured")),
+                observer=parent,
+                measured_done=lambda: parent.tell("measured"),
             )
             run = asyncio.create_task(open_loop.run())
             orders = asyncio.create_task(_obey(reader, open_loop, run))
@@ -94,7 +100,7 @@ async def _serve(output: int) -> None:
                 return  # the parent is gone: nobody waits for a result
             finally:
                 orders.cancel()
-    writer.write(pack("result", result))
+    parent.tell("result", result)
     writer.close()
     await flushed.wait()
 

@@ -163,8 +163,13 @@ class _Crew:
 
     def _tell(self, kind: str, value: object = None) -> None:
         for worker in self._workers:
-            if worker.stdin is not None and not worker.stdin.is_closing():
-                worker.stdin.write(pack(kind, value))
+            _write(worker, kind, value)
+
+
+def _write(worker: asyncio.subprocess.Process, kind: str, value: object = None) -> None:
+    """Send a message; to a worker that is gone, nothing: whoever reads from it finds that out."""
+    if worker.stdin is not None and not worker.stdin.is_closing():
+        worker.stdin.write(pack(kind, value))
 
 
 @contextlib.asynccontextmanager
@@ -182,7 +187,7 @@ async def _worker(job: ShardJob) -> AsyncIterator[asyncio.subprocess.Process]:
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(pack("job", job))
+        _write(process, "job", job)
         yield process
     finally:
         process.stdin.close()

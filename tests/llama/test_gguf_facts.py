@@ -259,9 +259,11 @@ def test_a_flipped_byte_in_the_header_gives_facts_or_a_refusal_and_nothing_else(
         assert read_facts(path).weights_bytes > 0
 
 
-@pytest.mark.parametrize("key", ["block_count", "context_length", "embedding_length"])
+@pytest.mark.parametrize("key", ["block_count", "context_length", "embedding_length", "attention__head_count"])
 def test_a_key_that_llama_cpp_needs_is_named_when_it_is_missing(tmp_path: Path, key: str) -> None:
-    assert refusal(write_keys(tmp_path / "bare.gguf", **{key: None})).what == f"the key llama.{key} is missing"
+    named = key.replace("__", ".")
+
+    assert refusal(write_keys(tmp_path / "bare.gguf", **{key: None})).what == f"the key llama.{named} is missing"
 
 
 def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_without_room_on_the_disk_nothing_is_written(
 
 def test_a_type_that_cannot_be_read_is_named_with_its_tensor(tmp_path: Path) -> None:
     writer = gguf.GGUFWriter(tmp_path / "odd.gguf", "llama")
-    for key in ("block_count", "context_length", "embedding_length"):
+    for key in ("block_count", "context_length", "embedding_length", "attention.head_count"):
         writer.add_uint32(f"llama.{key}", 256)
     kind = gguf.GGMLQuantizationType.Q8_K
     size = gguf.GGML_QUANT_SIZES[kind][1]

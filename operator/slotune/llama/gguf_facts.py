@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_header
-from slotune.llama.layer_caches import INEXACT, layer_caches, per_layer
+from slotune.llama.layer_caches import INEXACT, RECURRENT, layer_caches, per_layer
 from slotune.llama.model_facts import ModelFacts
 
 __all__ = ["UnreadableModelError", "read_facts", "read_parts"]
@@ -51,6 +51,9 @@ def read_facts(path: str | Path) -> ModelFacts:
 
     for key in ("block_count", "context_length", "embedding_length"):
         _positive(head, f"{architecture}.{key}")
+    if architecture not in RECURRENT and get("attention.head_count") is None:
+        what = f"the key {architecture}.attention.head_count is missing"
+        raise UnreadableModelError(path, what, "convert the model again with a current llama.cpp")
     layers = int(get("block_count"))
     if layers > LAYERS_MAX:
         what = f"the key {architecture}.block_count is {layers:,}, llama.cpp has at most {LAYERS_MAX} layers"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from slotune.llama.model_facts import LayerCache
 
-__all__ = ["INEXACT", "layer_caches"]
+__all__ = ["INEXACT", "RECURRENT", "layer_caches", "per_layer"]
 
 Get = Callable[[str], Any]
 """Metadata below the architecture's prefix by the rest of the key; None where it is missing."""

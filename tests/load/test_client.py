@@ -524,7 +524,8 @@ async def test_a_run_waits_until_the_server_is_idle() -> None:
 
 
 async def test_a_server_that_is_never_idle_makes_the_run_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "IDLE_WAIT_S", 0.2)
+    monkeypatch.setattr(client, "IDLE_BEFORE_S", 0.2)
+    monkeypatch.setattr(client, "IDLE_AFTER_S", 0.2)
     async with metered(3, answer(), busy_looks=10**6) as server:
         result = await load(server, requests=3)
     assert result.server_output_tokens is None

@@ -111,6 +111,9 @@ def test_a_lost_record_breaks_littles_law() -> None:
     assert codes(sound) == []
     sound.records.pop()
     assert codes(sound) == ["LittlesLaw"]
+    nothing = run(RequestRecord(0, 0, 0.0, sent_s=0.0))
+    nothing.in_flight_area_s = 1e-9
+    assert codes(nothing) == []
     sound.stopped_early = True
     assert codes(sound) == []
 

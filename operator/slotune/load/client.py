@@ -24,8 +24,11 @@ from slotune.load.trace import Trace
 
 __all__ = ["LoadObserver", "Surroundings", "Target", "run_load", "watched_server"]
 
-IDLE_WAIT_S = 15.0
-"""Longest wait for the server to be idle, before a run and after it."""
+IDLE_BEFORE_S = 60.0
+"""Longest wait for an idle server before a run: it drains what an overloaded run before left in its HTTP queue."""
+
+IDLE_AFTER_S = 15.0
+"""Longest wait for it afterwards; without it the counters can't be compared, which is no fault."""
 
 LEAD_S = 0.1
 """Between the decision to start and the trace's zero: the first request must not be late."""
@@ -110,7 +113,7 @@ async def watched_server(target: Target) -> AsyncIterator[Surroundings]:
     The one scraper of a run, however many processes send load.
     """
     async with open_session(target) as session:
-        before = await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
+        before = await wait_idle(session, target, timeout_s=IDLE_BEFORE_S)
         start = time.perf_counter() + LEAD_S
         surroundings = Surroundings(start, Sampler(session, target, start=start), before)
         sampling = asyncio.create_task(surroundings.sampler.run())
@@ -119,4 +122,4 @@ async def watched_server(target: Target) -> AsyncIterator[Surroundings]:
         finally:
             sampling.cancel()
             await asyncio.wait({sampling})
-        surroundings.after = await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
+        surroundings.after = await wait_idle(session, target, timeout_s=IDLE_AFTER_S)

@@ -34,7 +34,7 @@ from scipy import stats
 from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
 
 from slotune.load import answer as answer_module
-from slotune.load import client
+from slotune.load import client, open_loop
 from slotune.load.client import LoadObserver, Target, run_load
 from slotune.load.demand import Demand, Prompt
 from slotune.load.records import RequestRecord, RequestStatus
@@ -242,9 +242,9 @@ async def test_requests_are_sent_when_the_trace_says() -> None:
 
 async def test_the_server_sees_a_poisson_process() -> None:
     async with serve(answer(1, first_s=0.0)) as server:
-        await load(server, requests=100, rate=40.0, seed=3, demand=asking(1))
+        await load(server, requests=70, rate=50.0, seed=3, demand=asking(1))
         arrived = [received.arrived_s for received in generations(server)]
-    gaps = np.diff(arrived[:100]) * 40.0
+    gaps = np.diff(arrived[:70]) * 50.0
     assert stats.kstest(gaps, "expon").pvalue > 0.001
     assert 0.7 < np.std(gaps) / np.mean(gaps) < 1.4
 
@@ -305,6 +305,21 @@ async def test_load_goes_on_until_the_last_straggler_has_ended() -> None:
     assert max(record.ttft_s or 0 for record in result.records) > 0.49
     assert len(result.records) == 5
     assert sent > 15
+
+
+async def test_load_behind_the_window_does_not_pile_up_in_a_queue() -> None:
+    """A server with two slots: two requests wait behind the window for them, and no more."""
+
+    def respond(received: Received) -> Script:
+        waits = len(generations(server)) // 2 * 0.1
+        return answer(headers_s=waits, first_s=waits + 0.02, gap_s=0.03)
+
+    async with serve(respond) as server:
+        result = await load(server, requests=20, rate=100.0)
+        sent = len(generations(server))
+    assert len(result.records) == 20
+    assert all(record.status is RequestStatus.OK for record in result.records)
+    assert 20 < sent < 35
 
 
 async def test_requests_count_by_their_scheduled_time_whenever_they_end() -> None:
@@ -380,7 +395,9 @@ async def test_a_stop_ends_the_run_at_once_with_decided_requests_only() -> None:
     assert not {"LittlesLaw", "CountersDisagree"} & {code for code, _ in result.invalid_reasons}
 
 
-async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not() -> None:
+async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_loop, "HEARTBEAT_S", 0.5)
+
     def respond(received: Received) -> Script:
         first_s = 0.15 if received.number % 2 else 0.0
         return [(0.0, http_head()), (first_s, chunk(event(token()))), (0.2, STALL)]
@@ -390,13 +407,14 @@ async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not() 
             return True
 
     async with serve(respond) as server:
-        result = await load(server, requests=300, rate=20.0, deadline_s=0.1, observer=StopSoon())
+        result = await load(server, requests=300, rate=40.0, deadline_s=0.1, observer=StopSoon())
     assert result.stopped_early
     assert result.records
     assert all(record.ttft_s is None or record.ttft_s > 0.1 for record in result.records)
 
 
-async def test_the_heartbeat_tells_a_wedge_from_work() -> None:
+async def test_the_heartbeat_tells_a_wedge_from_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_loop, "HEARTBEAT_S", 0.3)
     beats: list[tuple[int, int]] = []
 
     class Watchdog(LoadObserver):
@@ -594,8 +612,8 @@ async def test_requests_that_were_given_up_take_no_part_in_littles_law() -> None
 
 async def test_tokens_in_the_window_count_whoever_asked_for_them() -> None:
     async with serve(answer(10, first_s=0.01, gap_s=0.02)) as server:
-        result = await load(server, demand=asking(10), requests=100, warmup=50, rate=100.0)
-    expected = 10 * 100.0 * result.window_s
+        result = await load(server, demand=asking(10), requests=100, warmup=50, rate=200.0)
+    expected = 10 * 200.0 * result.window_s
     assert result.window_token_events == pytest.approx(expected, rel=0.25)
 
 

@@ -10,6 +10,7 @@ import pytest
 from bench.mock_server import STALL, MockServer, Received, Script, document
 from tests.load.serving import until
 
+from slotune.load import gauges
 from slotune.load.gauges import Gauges, Sampler, parse_gauges, scrape, wait_idle
 from slotune.load.target import Target, open_session
 
@@ -64,28 +65,29 @@ async def test_a_server_that_is_gone_gives_nothing() -> None:
 async def test_idle_is_waited_for() -> None:
     states = itertools.chain([metrics(1, 2), metrics(1, 0), metrics(0, 1)], itertools.repeat(metrics()))
     async with MockServer(lambda _: next(states)) as server, open_session(Target(server.url)) as session:
-        gauges = await wait_idle(session, Target(server.url), timeout_s=5.0)
-    assert gauges is not None
-    assert gauges.idle
+        told = await wait_idle(session, Target(server.url), timeout_s=5.0)
+    assert told is not None
+    assert told.idle
     assert len(server.requests) == 4
 
 
 async def test_a_server_that_never_rests_is_given_up_in_time() -> None:
     async with MockServer(lambda _: metrics(1)) as server, open_session(Target(server.url)) as session:
         started = time.monotonic()
-        gauges = await wait_idle(session, Target(server.url), timeout_s=0.3)
-        assert gauges is not None
-        assert gauges.processing == 1
+        told = await wait_idle(session, Target(server.url), timeout_s=0.3)
+        assert told is not None
+        assert told.processing == 1
         assert time.monotonic() - started < 3
 
 
-async def test_the_sampler_takes_one_scrape_at_a_time_however_slow() -> None:
+async def test_the_sampler_takes_one_scrape_at_a_time_however_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges, "SAMPLE_EVERY_S", 0.1)
     peak = 0
 
     def respond(received: Received) -> Script:
         nonlocal peak
         peak = max(peak, server.in_flight + 1)
-        return [(1.2, metrics(2, 1)[0][1])]
+        return [(0.3, metrics(2, 1)[0][1])]
 
     async with MockServer(respond) as server, open_session(Target(server.url)) as session:
         sampler = Sampler(session, Target(server.url), start=time.perf_counter())
@@ -95,10 +97,11 @@ async def test_the_sampler_takes_one_scrape_at_a_time_however_slow() -> None:
         await asyncio.wait({task})
     assert peak == 1
     assert [sample[1:] for sample in sampler.samples] == [(2, 1), (2, 1)]
-    assert sampler.samples[1][0] - sampler.samples[0][0] > 1.1
+    assert sampler.samples[1][0] - sampler.samples[0][0] > 0.28
 
 
-async def test_busy_slots_are_those_of_the_run_and_not_of_the_servers_life() -> None:
+async def test_busy_slots_are_those_of_the_run_and_not_of_the_servers_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges, "SAMPLE_EVERY_S", 0.1)
     # 100 decodes at 1 slot before; 300 more at 5 make a lifetime mean of 4.
     states = itertools.chain([metrics(1, decodes=100, busy=1.0)], itertools.repeat(metrics(1, decodes=400, busy=4.0)))
     async with MockServer(lambda _: next(states)) as server, open_session(Target(server.url)) as session:

@@ -33,7 +33,7 @@ SHARED = Demand(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def target(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
     candidate = Candidate(
-        "q4", "cpu", parallel_slots=1, context_per_slot=256, batch_size=128, ubatch_size=64, threads=1
+        "q4", "cpu", parallel_slots=1, context_per_slot=256, batch_size=128, ubatch_size=128, threads=2
     )
     alias = new_alias()
     process = LlamaProcess(
@@ -47,8 +47,8 @@ async def target(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield Target(process.server.base_url, model=alias)
 
 
-async def measured(target: Target, demand: Demand, *, requests: int = 4) -> RunResult:
-    trace = build_trace(demand, rate=2.0, seed=3, requests=requests, warmup_requests=1)
+async def measured(target: Target, demand: Demand, *, requests: int = 4, warmup: int = 1) -> RunResult:
+    trace = build_trace(demand, rate=2.0, seed=3, requests=requests, warmup_requests=warmup)
     return await run_load(target, trace, demand, vocabulary=VOCABULARY, request_timeout_s=60.0)
 
 
@@ -98,8 +98,8 @@ async def test_a_prompt_beyond_the_context_is_refused_with_its_numbers(target: T
 
 
 async def test_an_answer_that_runs_out_of_context_is_truncated(target: Target) -> None:
-    demand = Demand(peak_rate=1.0, output_tokens=40, synthetic=SyntheticPrompts(240))
-    result = await measured(target, demand, requests=1)
+    demand = Demand(peak_rate=1.0, output_tokens=40, synthetic=SyntheticPrompts(246))
+    result = await measured(target, demand, requests=1, warmup=0)
     assert result.records[0].status is RequestStatus.TRUNCATED
     assert (result.records[0].output_tokens or 99) < 40
 

@@ -36,6 +36,9 @@ class Tally:
     token_events: int = 0
     client_faults: int = 0
     """Requests that this machine could not send."""
+    started: int = 0
+    """Requests with headers and without an end: a llama-server flushes them when a slot takes the request."""
+    most_started: int = 0
 
 
 async def exchange(
@@ -70,6 +73,8 @@ async def exchange(
     try:
         async with asyncio.timeout(timeout_s), post as response:
             record.headers_s = clock() - start
+            tally.started += 1
+            tally.most_started = max(tally.most_started, tally.started)
             if not 200 <= response.status < 300:
                 await _refusal(record, response)
                 record.finished_s = clock() - start
@@ -99,6 +104,8 @@ async def exchange(
         told = f"the connection broke {stage} ({type(error).__name__})"
         _broken(record, RequestStatus.STREAM_ERROR, told, clock() - start)
         tally.client_faults += isinstance(error, OSError) and error.errno in _OWN_LIMITS
+    finally:
+        tally.started -= record.headers_s is not None
 
 
 async def _linger(response: aiohttp.ClientResponse) -> None:

@@ -5,7 +5,9 @@ on requests in flight, since a cap would quietly turn overload into a lower rate
 behind sends at once and never hides it: TTFT counts from the scheduled time, and a gate reads the lag.
 
 After the window the same traffic goes on until the last measured request has ended, so that stragglers are
-not flattered by an emptying server.
+not flattered by an emptying server. It only stops short of piling up: what waits behind a full server can't
+touch those before it, and llama-server (build 11549) prefills a queued prompt even when its client is gone, so
+every one of them would have to be waited for.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class OpenLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
         self._records: list[RequestRecord] = []
+        self._behind_window: list[RequestRecord] = []
         self._overdue: set[int] = set()
         self._pending = sum(not entry.warmup for entry in trace.entries)
         self._lags: list[float] = []
@@ -151,9 +154,17 @@ class OpenLoop:
             due = self._start + entry.at_s
             while (wait := due - clock()) > 0:  # noqa: ASYNC110 (a clock is awaited; a timer may fire early)
                 await asyncio.sleep(wait)
-            measured = entry.index < self._trace.warmup_requests + self._trace.requests and not entry.warmup
+            behind_window = entry.index >= self._trace.warmup_requests + self._trace.requests
+            if behind_window and self._enough_waits():
+                continue
+            measured = not (behind_window or entry.warmup)
             self._spawn(self._request(entry, self._url(path), body, measured=measured))
             await asyncio.sleep(0)  # let it go out before the next body is made
+
+    def _enough_waits(self) -> bool:
+        """Whether enough requests from behind the window wait for a slot to fill all that can become free at once."""
+        waiting = sum(record.headers_s is None and record.error is None for record in self._behind_window)
+        return waiting >= max(1, self._tally.most_started)
 
     def _url(self, path: str) -> str:
         url = self._urls.get(path)
@@ -163,6 +174,8 @@ class OpenLoop:
 
     async def _request(self, entry: TraceEntry, url: str, body: bytes, *, measured: bool) -> None:
         record = RequestRecord(entry.index, entry.prompt_id, entry.at_s)
+        if not (measured or entry.warmup):
+            self._behind_window.append(record)
         alarm = self._begun(record) if measured else None
         asked = entry.max_tokens
         try:

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from bench.mock_server import chat, chat_usage, event, last, timings, token
 
+from slotune.load import sse
 from slotune.load.answer import Answer, describe_error
 from slotune.load.records import RequestRecord, RequestStatus
 
@@ -160,6 +161,28 @@ def test_a_stream_that_ends_without_its_last_event_is_broken() -> None:
 )
 def test_truncation_is_told_from_a_natural_end(events: Sequence[object], exact: bool, want: RequestStatus) -> None:
     assert read(*events, asked=3, exact=exact).status is want
+
+
+def test_a_last_event_without_its_blank_line_still_counts() -> None:
+    record = RequestRecord(0, 0, 0.0)
+    answer = Answer(record, asked_tokens=1, exact=True)
+    answer.feed(event(token()) + event(last(1), end=b""), 1.0)
+    answer.end()
+    assert (record.status, record.output_tokens) == (RequestStatus.OK, 1)
+
+
+def test_an_endless_event_breaks_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+    record = RequestRecord(0, 0, 0.0)
+    answer = Answer(record, asked_tokens=1, exact=True)
+    assert answer.feed(b"data: " + b"x" * 200, 1.0) == 0
+    assert answer.done
+    answer.end()
+    assert record.status is RequestStatus.STREAM_ERROR
+
+
+def test_json_that_is_no_object_is_no_token() -> None:
+    assert read([1, 2], 7, token(), last(1), asked=1).first_token_s == 3.0
 
 
 def test_nothing_after_the_end_is_read() -> None:

@@ -441,14 +441,16 @@ async def test_cancelling_leaves_no_request_and_no_task_behind() -> None:
     assert gc.isenabled()
 
 
-async def test_a_bug_in_an_observer_is_raised_and_not_recorded() -> None:
-    class Broken(LoadObserver):
-        def finished(self, record: RequestRecord) -> bool:
-            raise RuntimeError("broken on purpose")
+@pytest.mark.parametrize("method", ["window_opened", "sent", "overdue", "finished", "heartbeat"])
+async def test_a_bug_in_an_observer_is_raised_and_not_lost(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    def broken(self: LoadObserver, *_: object) -> bool:
+        raise RuntimeError("broken on purpose")
 
-    async with serve(answer()) as server:
+    monkeypatch.setattr(open_loop, "HEARTBEAT_S", 0.1)
+    observer = type("Broken", (LoadObserver,), {method: broken})()
+    async with serve(answer(first_s=0.3)) as server:
         with pytest.raises(RuntimeError, match="broken on purpose"):
-            await load(server, observer=Broken())
+            await load(server, observer=observer, deadline_s=0.05)
 
 
 async def test_prompts_are_of_the_asked_length_and_unlike_each_other() -> None:
@@ -459,6 +461,14 @@ async def test_prompts_are_of_the_asked_length_and_unlike_each_other() -> None:
     assert len({tuple(body["prompt"][:2]) for body in bodies}) == 10
     assert {body["n_predict"] for body in bodies} == {3}
     assert all(body["stream"] and body["ignore_eos"] and body["temperature"] == 0 for body in bodies)
+
+
+async def test_a_prompt_of_megabytes_is_sent_whole() -> None:
+    demand = Demand(peak_rate=1.0, output_tokens=3, prompts=(Prompt(text="word " * 400_000),))
+    async with serve(answer()) as server:
+        result = await load(server, demand=demand, requests=1)
+        assert len(generations(server)[0].body) > 2_000_000
+    assert result.records[0].status is RequestStatus.OK
 
 
 async def test_a_chat_is_sent_as_messages_and_asks_for_usage() -> None:

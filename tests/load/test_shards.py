@@ -147,6 +147,14 @@ async def test_workers_that_can_not_start_are_an_error() -> None:
                 await run_sharded(Target(server.url), trace_of(), DEMAND, vocabulary=VOCABULARY, processes=2)
 
 
+async def test_workers_that_are_not_ready_in_time_are_an_error() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "READY_TIMEOUT_S", 0.01)
+        async with serve(answer()) as server:
+            with pytest.raises(ShardError, match=r"not ready within 0\.01 s: is there CPU left"):
+                await run_sharded(Target(server.url), trace_of(), DEMAND, vocabulary=VOCABULARY, processes=2)
+
+
 async def test_cancelling_ends_every_process() -> None:
     async with serve([(0.0, STALL)]) as server:
         run = asyncio.create_task(

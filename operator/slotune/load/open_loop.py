@@ -32,6 +32,8 @@ __all__ = ["OpenLoop"]
 LOOP_PROBE_S = 0.05
 """How often the loop's own lag is sampled."""
 HEARTBEAT_S = 1.0
+_TIMER_SLACK_S = 0.002
+"""A timer of the loop may fire a millisecond early; a request must not be called late before it is."""
 
 
 class OpenLoop:
@@ -108,7 +110,7 @@ class OpenLoop:
         loop = asyncio.get_running_loop()
         now = time.perf_counter()
         marks = [
-            loop.call_later(max(0.0, self._start + at - now), mark)
+            loop.call_later(max(0.0, self._start + at - now), self._spawn_in_timer, mark)
             for at, mark in (
                 (self._trace.window_start_s, self._window_opens),
                 (self._trace.window_end_s, self._window_closes),
@@ -204,8 +206,8 @@ class OpenLoop:
         self.result.in_flight_area_s -= now
         if self._deadline_s is None:
             return None
-        wait = max(0.0, record.scheduled_s + self._deadline_s - now)
-        return asyncio.get_running_loop().call_later(wait, self._is_overdue, record)
+        wait = max(0.0, record.scheduled_s + self._deadline_s - now) + _TIMER_SLACK_S
+        return asyncio.get_running_loop().call_later(wait, self._spawn_in_timer, self._check_overdue, record)
 
     def _count_output(self, record: RequestRecord, asked: int) -> None:
         """Add what the server says it made; without a word from it, the bounds of what it may have made."""
@@ -234,17 +236,21 @@ class OpenLoop:
         else:
             self._measured_done()
 
-    def _is_overdue(self, record: RequestRecord) -> None:
+    def _spawn_in_timer(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Do ``work`` as a task: what an observer raises inside a timer would be logged and lost."""
+        self._spawn(work(*arguments))
+
+    async def _check_overdue(self, record: RequestRecord) -> None:
         if record.first_token_s is None and record.finished_s is None:
             self._overdue.add(record.index)
             if self._observer.overdue(record):
                 self.stop()
 
-    def _window_opens(self) -> None:
+    async def _window_opens(self) -> None:
         self._events_before_window = self._tally.token_events
         self._observer.window_opened()
 
-    def _window_closes(self) -> None:
+    async def _window_closes(self) -> None:
         self.result.window_token_events = self._tally.token_events - (self._events_before_window or 0)
         self._window_closed = True
 

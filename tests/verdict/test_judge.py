@@ -222,3 +222,12 @@ def test_the_inputs_are_left_as_they_were() -> None:
     before = repr(one)
     judged([one])
     assert repr(one) == before
+
+
+def test_requests_that_waited_a_tenth_of_the_promise_together_do_not_spoil_a_pass() -> None:
+    """The slowest of a quick server stand together in its busy moments; that says nothing about late ones."""
+    waits = [0.02] * 27 + [0.1] * 3
+    runs = [run([record(index, ttft=wait) for index, wait in enumerate(waits)]) for _ in range(2)]
+    verdict = judge(runs, Promise(1.0), confidence=0.8, planned_requests=60)
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.effective_requests == 60

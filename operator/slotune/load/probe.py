@@ -130,4 +130,6 @@ def _summarize(records: list[RequestRecord]) -> IdleProbe:
         prefill_tokens_per_s=statistics.median(speeds),
         # One token an answer has no step between two; the prompt's own pass is all there is.
         decode_step_s=statistics.median(steps) if steps else 0.0,
+        prefill_tokens_per_s_best=max(speeds),
+        decode_step_s_best=min(steps, default=None),
     )

@@ -16,6 +16,20 @@ class IdleProbe:
     prefill_tokens_per_s: float
     decode_step_s: float
     """Seconds per token of a single sequence."""
+    prefill_tokens_per_s_best: float | None = None
+    """The fastest of the probe's requests: what a bound may rest on, since a neighbour only ever makes it slower."""
+    decode_step_s_best: float | None = None
+    """The fastest step of any request."""
+
+    @property
+    def fastest_prefill(self) -> float:
+        """Prompt tokens per second at the best."""
+        return self.prefill_tokens_per_s_best or self.prefill_tokens_per_s
+
+    @property
+    def fastest_step(self) -> float:
+        """Seconds per token at the best."""
+        return self.decode_step_s_best or self.decode_step_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from slotune.llama.server_http import LlamaServer, NotIdleError, ServerError
 from slotune.llama.watchdog import LIMIT_S, Heartbeat, Watchdog
 from slotune.load.demand import Demand
 from slotune.load.latency_summary import summarize
+from slotune.load.priming import prime_slots
 from slotune.load.probe import IdleProbeError, probe_idle
 from slotune.load.records import RequestRecord, RunResult
 from slotune.load.shards import run_sharded
@@ -64,6 +65,8 @@ class Question:
     probe_only: bool = False
     deadline_s: float | None = None
     """Seconds from now after which measuring stops; what is undecided by then is Inconclusive."""
+    caching_slots: int = 0
+    """Slots that keep a prompt cache of their own: each is shown the shared prefixes before a run."""
     wedge_limit_s: float = LIMIT_S
     """Seconds without any sign of life after which the server counts as wedged."""
 
@@ -220,6 +223,19 @@ class _Session:
             requests=self.per_run,
             warmup_requests=q.measurement.warmup_requests,
         )
+        if q.caching_slots:
+            await self.guarded(
+                prime_slots(
+                    self.target,
+                    trace,
+                    q.demand,
+                    q.caching_slots,
+                    vocabulary=vocabulary,
+                    request_timeout_s=q.measurement.request_timeout_s,
+                )
+            )
+            await self.become_idle()
+            self.run_began = self.clock()
         observer = _Observer(self, number + 1, self.stage)
         run = await self.guarded(
             run_sharded(

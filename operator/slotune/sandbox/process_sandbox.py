@@ -136,6 +136,7 @@ class ProcessSandbox:
             trial.seed_block,
             trial.purpose is Purpose.SENTINEL,
             None if limit is None else max(0.0, limit - (self._clock() - began)),
+            trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
             self._wedge_limit_s,
         )
 

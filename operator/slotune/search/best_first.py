@@ -33,7 +33,7 @@ MakeBounds = Callable[[Problem, Iterable[TrialResult]], Bounds]
 
 CONFIRMATION_RESERVE = 0.25
 """Share of the budget that the search leaves for confirming an answer."""
-SHORTEST_TRIAL_S = START_ALLOWANCE_S
+SHORTEST_TRIAL_S = 20.0
 """A budget with less than this left buys no trial."""
 
 

@@ -89,8 +89,8 @@ class RooflineBounds:
             seen = best.get(_kind(c))
             best[_kind(c)] = _Speed(
                 c,
-                max(probe.prefill_tokens_per_s, seen.prefill_tokens_per_s if seen else 0.0),
-                min(probe.decode_step_s, seen.decode_step_s if seen else math.inf),
+                max(probe.fastest_prefill, seen.prefill_tokens_per_s if seen else 0.0),
+                min(probe.fastest_step, seen.decode_step_s if seen else math.inf),
             )
         return cls(problem, tuple(best.values()))
 

@@ -157,10 +157,11 @@ def _reason(problem: Problem, kind: DecisionKind, choice: Choice | None) -> str:
 
 def _proved(problem: Problem, choice: Choice, gap: Decimal | None, rejected: Sequence[Rejection]) -> tuple[str, ...]:
     verdict = choice.result.verdict
+    sure = f"{100 * verdict.confidence:.3g} % sure"
     promise = (
-        f"the promise holds at {choice.result.trial.rate:.3g} requests/s a server, {verdict.confidence:.0%} sure: "
+        f"the promise holds at {choice.result.trial.rate:.3g} requests/s a server, {sure}: "
         f"{verdict.violations} of {verdict.requests} requests broke it on a fresh start with fresh seeds, "
-        f"{problem.promise.violation_share:.0%} may"
+        f"{100 * problem.promise.violation_share:.3g} % may"
     )
     return (promise, f"nothing among {len(rejected) + 1} candidates can be cheaper") if gap == 0 else (promise,)
 
@@ -178,7 +179,7 @@ def _not_proved(
         sentences.append("the answer was measured once and not confirmed on a fresh start")
     if problem.measurement.confidence < PRODUCTION_CONFIDENCE:
         sentences.append(
-            f"confidence was lowered to {problem.measurement.confidence:.0%} for this run: "
-            f"a production decision deserves {PRODUCTION_CONFIDENCE:.0%}"
+            f"confidence was lowered to {100 * problem.measurement.confidence:.3g} % for this run: "
+            f"a production decision deserves {100 * PRODUCTION_CONFIDENCE:.3g} %"
         )
     return tuple(sentences)

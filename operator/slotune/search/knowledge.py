@@ -199,7 +199,7 @@ def _change(before: TrialResult, after: TrialResult) -> float:
     assert before.probe is not None
     assert after.probe is not None
     pairs = (
-        (before.probe.prefill_tokens_per_s, after.probe.prefill_tokens_per_s),
-        (before.probe.decode_step_s, after.probe.decode_step_s),
+        (before.probe.fastest_prefill, after.probe.fastest_prefill),
+        (before.probe.fastest_step, after.probe.fastest_step),
     )
     return max((abs(new / old - 1) for old, new in pairs if old > 0 and new > 0), default=0.0)

@@ -71,7 +71,8 @@ async def measure_url(problem: Problem, url: str, api_key: str | None, reporter:
         0.0,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    question = Question(problem.demand, problem.promise, m, rate, m.confidence)
+    slots = problem.baseline.parallel_slots  # prompts are cached unless a server was told not to
+    question = Question(problem.demand, problem.promise, m, rate, m.confidence, caching_slots=slots)
     began = time.monotonic()
     reporter.started(1, trial)
     try:

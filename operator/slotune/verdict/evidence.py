@@ -18,6 +18,9 @@ __all__ = ["Evidence", "ShareEvidence", "gather", "weigh"]
 
 _P95 = 0.95
 
+NEAR = 0.5
+"""Part of the promised time that a request must have taken, or part of its slowness, to count as nearly late."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShareEvidence:
@@ -61,13 +64,15 @@ def weigh(
     Clusters are discounted by scaling requests and violations alike: the share stays, its certainty shrinks. The
     upper bound, which passes, discounts more than the lower one, see :func:`cautious_design_effect`. It also looks for
     clusters among the slowest ``share`` of requests by ``severities`` (how near each was to a violation, same shape as
-    ``runs``): where few violations were seen their clusters weren't either, but the queue that makes them was.
+    ``runs``): where few violations were seen their clusters weren't either, but the queue that makes them was. Only
+    those count that came at least :data:`NEAR` to a violation: neighbours that waited a tenth of the promise together
+    say nothing about clusters of broken promises, and discounting them would make short trials pass nothing.
     """
     requests = sum(len(run) for run in runs)
     counts = [sum(map(bool, run)) for run in runs]
     violations = sum(counts)
     effect = design_effect(runs)
-    cautious = max(cautious_design_effect(runs), design_effect(_slowest(severities, share)))
+    cautious = max(cautious_design_effect(runs), design_effect(_slowest(severities, share, least=NEAR)))
     return ShareEvidence(
         requests=requests,
         violations=violations,
@@ -120,12 +125,12 @@ def _severity(one: Judged, promise: Promise) -> float:
     return max(record.ttft_s / promise.ttft_s, slow)
 
 
-def _slowest(runs: Sequence[Sequence[float]], share: float) -> list[list[bool]]:
-    """Marks on the largest ``share`` of all values."""
+def _slowest(runs: Sequence[Sequence[float]], share: float, least: float = 0.0) -> list[list[bool]]:
+    """Marks on the largest ``share`` of all values, as far as they exceed ``least``."""
     ascending = sorted(value for run in runs for value in run)
     if not ascending:
         return []
-    threshold = ascending[_rank(1 - share, len(ascending)) - 1]
+    threshold = max(least, ascending[_rank(1 - share, len(ascending)) - 1])
     return [[value > threshold for value in run] for run in runs]
 
 

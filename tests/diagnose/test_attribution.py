@@ -177,3 +177,20 @@ def test_over_a_simulated_run_the_parts_add_up_to_mean_ttft(rate: float) -> None
     assert parts is not None
     mean = sum(record.ttft_s or 0.0 for record in run.records) / len(run.records)
     assert total(parts) == pytest.approx(mean, rel=0.05)
+
+
+def test_slots_that_were_free_in_quiet_stretches_do_not_hide_that_all_were_busy_in_the_burst() -> None:
+    calm, burst = [(float(t), 1, 0) for t in range(60)], (2.0, 8, 3)
+    run = RunResult(seed=1, rate=1.0, records=[request()], busy_samples=[*calm, burst], busy_slots=1.1)
+    overall, tail = attribute_runs([run], PROBE)
+    assert overall is not None
+    assert tail is not None
+    assert overall.busy_slots == pytest.approx(1.1)
+    assert tail.busy_slots == 8
+
+
+def test_without_a_sample_at_the_moment_of_waiting_nothing_is_claimed_about_slots() -> None:
+    run = RunResult(seed=1, rate=1.0, records=[request()], busy_samples=[(50.0, 1, 0)])
+    _, tail = attribute_runs([run], PROBE)
+    assert tail is not None
+    assert tail.busy_slots is None

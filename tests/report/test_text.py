@@ -17,8 +17,8 @@ Today                    5 × a100-40g · $7,300 a month · misses the promise
                          The queue is 1.4 s of 1.9 s: 8 slots, all busy.
                          3,000 of 4,000 prompt tokens were read before and are
                          read again.
-What each change bought  queue: 4 × a100-40g, $5,840 (saves $1,460): 8 → 16
-                         slots
+What each change bought  queue: 4 × a100-40g, $5,840 (keeps the promise, saves
+                         $1,460): 8 → 16 slots
                          cache: 2 × a100-40g, $2,920 (saves $2,920): prefix
                          cache
                          bytes: 1 × a100-40g, $1,460 (saves $1,460): BF16 →

@@ -24,6 +24,9 @@ from slotune.load.summary import Attribution, IdleProbe
 
 __all__ = ["attribute", "attribute_runs", "slowest"]
 
+SAMPLE_SLACK_S = 0.6
+"""Gauges are sampled once a second: half of that, and a little, on either side of a wait."""
+
 
 def attribute_runs(runs: Sequence[RunResult], probe: IdleProbe) -> tuple[Attribution | None, Attribution | None]:
     """(over all requests of a trial, over its slowest 5 %): a trial result's ``attribution`` and ``slowest``.
@@ -32,9 +35,11 @@ def attribute_runs(runs: Sequence[RunResult], probe: IdleProbe) -> tuple[Attribu
     may have answered none, and the wait so far says where they were stuck.
     """
     records = [record for run in runs for record in run.records]
-    waiting = [record for run in runs for record in _answered_at_stop(run)]
-    busy = _busy_slots(runs)
-    return attribute(records, probe, busy), attribute(slowest(waiting), probe, busy)
+    answered = [(run, record) for run in runs for record in _answered_at_stop(run)]
+    latest = slowest([record for _, record in answered])
+    ours = {id(record) for record in latest}
+    busy = _busy_while_waiting([(run, record) for run, record in answered if id(record) in ours])
+    return attribute(records, probe, _busy_slots(runs)), attribute(latest, probe, busy)
 
 
 def attribute(
@@ -125,6 +130,22 @@ def _cached_share(records: Sequence[RequestRecord]) -> float | None:
     ]
     total = sum(cached + computed for cached, computed in said)
     return sum(cached for cached, _ in said) / total if total else None
+
+
+def _busy_while_waiting(waits: Sequence[tuple[RunResult, RequestRecord]]) -> float | None:
+    """Most slots at work while one of the requests waited for one; None when no sample was taken just then.
+
+    The mean over a run with quiet stretches says that slots were free, when none was in the burst that made requests
+    late.
+    """
+    seen = [
+        busy
+        for run, record in waits
+        if record.sent_s is not None
+        for at, busy, _ in run.busy_samples
+        if record.sent_s - SAMPLE_SLACK_S <= at <= (record.headers_s or record.sent_s) + SAMPLE_SLACK_S
+    ]
+    return float(max(seen)) if seen else None
 
 
 def _busy_slots(runs: Sequence[RunResult]) -> float | None:

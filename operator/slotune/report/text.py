@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Console
 from rich.text import Text
 
 from slotune.load.summary import Attribution
 from slotune.report.answer import answer_of, owed_short
-from slotune.report.bought import bought_steps, saved_phrase, state_phrase
+from slotune.report.bought import StepState, bought_steps, saved_phrase, state_phrase
 from slotune.report.columns import Column, Columns, labelled, printable
 from slotune.report.command import command_text
 from slotune.report.figures import (
@@ -180,9 +181,11 @@ def _today_lines(problem: Problem, decision: Decision, findings: Findings) -> li
 def _step_lines(problem: Problem, decision: Decision) -> list[str]:
     """``queue: 4 × l4, $5,840 (saves $1,460): 8 → 16 slots``; today has a block of its own."""
     lines = []
-    for step in bought_steps(problem, decision)[1:]:
+    for before, step in pairwise(bought_steps(problem, decision)):
         cost = money(step.cost, currency_of(problem, step.candidate))
-        verdict = saved_phrase(problem, step) or state_phrase(step)
+        # A step that keeps what the one before it missed has bought that, whatever it saves.
+        kept_now = state_phrase(step) if step.state is StepState.KEPT is not before.state else ""
+        verdict = ", ".join(filter(None, [kept_now, saved_phrase(problem, step)])) or state_phrase(step)
         known = f"{machines(step.replicas, step.candidate)}, {cost} ({verdict})" if step.cost is not None else verdict
         changes = f": {', '.join(step.changes)}" if step.changes else ""
         note = f" ({step.note})" if step.note and step.note != verdict else ""

@@ -155,6 +155,11 @@ def _reason(problem: Problem, kind: DecisionKind, choice: Choice | None) -> str:
     }[kind]
 
 
+def _changes_answers(problem: Problem, candidate: Candidate) -> bool:
+    """Whether weights or KV type differ from what runs today."""
+    return bool({"variant", "cache_type_k", "cache_type_v"} & set(candidate.changed_from(problem.baseline)))
+
+
 def _proved(problem: Problem, choice: Choice, gap: Decimal | None, rejected: Sequence[Rejection]) -> tuple[str, ...]:
     verdict = choice.result.verdict
     sure = f"{100 * verdict.confidence:.3g} % sure"
@@ -177,6 +182,11 @@ def _not_proved(
         sentences.append(f"{undecided} undecided candidates might save up to {gap:,.2f} a month")
     if choice is not None and choice.result.trial.seed_block == 0:
         sentences.append("the answer was measured once and not confirmed on a fresh start")
+    if choice is not None and problem.quality != "Off" and _changes_answers(problem, choice.candidate):
+        sentences.append(
+            f"quality {problem.quality} is owed and was not measured: {choice.candidate.variant} with KV type "
+            f"{choice.candidate.cache_type_k} may answer differently, so compare answers before it serves users"
+        )
     if problem.measurement.confidence < PRODUCTION_CONFIDENCE:
         sentences.append(
             f"confidence was lowered to {100 * problem.measurement.confidence:.3g} % for this run: "

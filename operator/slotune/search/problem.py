@@ -91,5 +91,7 @@ class Problem:
     """Candidates that were ruled out by the manifest or by memory before anything ran."""
     explain: bool = True
     """Measure what each change bought after a winner is confirmed."""
+    quality: str = "Off"
+    """The quality that was asked for; anything but ``Off`` is named in the answer as not measured (it is not yet)."""
     context: str = ""
     """Digest for :meth:`Trial.key`."""

@@ -72,6 +72,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
         budget=Budget(gpu_seconds=60.0 * spec.search.budget.gpu_minutes, trials=spec.search.budget.trials),
         pruned=pruned,
         explain=spec.search.explain == "Measured",
+        quality=spec.slo.quality or "Off",
         context=_context(promise, demand.identity, measurement, models, engine),
     )
     notes = (*manifests.notes, *baseline.notes)

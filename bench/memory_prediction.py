@@ -21,7 +21,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tests.tiny_models import write_tiny_model
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import Engine, clean_environment, find_engine
@@ -31,6 +30,7 @@ from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.memory import NOTHING_LEARNED, LearnedCompute, MemoryEstimate, predict
 from slotune.llama.model_facts import ModelFacts
 from slotune.llama.requantize import requantize
+from tests.tiny_models import write_tiny_model
 
 TARGET = 0.02
 """Relative error of weights and KV together."""

@@ -17,9 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import optuna
-from tests.simulator.machine import capacity_at_most
-from tests.simulator.sandbox import machines_for, measure_noise_free
-from tests.simulator.spaces import space_384
 
 from slotune.llama.candidate import Candidate
 from slotune.search.best_first import next_step
@@ -27,6 +24,9 @@ from slotune.search.bounds import Bounds, RooflineBounds
 from slotune.search.decision import Decision
 from slotune.search.problem import Problem, Pruned
 from slotune.search.trial import Trial, TrialResult
+from tests.simulator.machine import capacity_at_most
+from tests.simulator.sandbox import machines_for, measure_noise_free
+from tests.simulator.spaces import space_384
 
 REQUESTS = 600
 SHUFFLES = 20

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.tiny_models import write_tiny_model
 
 from slotune.llama.gguf_facts import UnreadableModelError, read_facts
 from slotune.llama.gguf_header import read_header
 from slotune.llama.model_facts import LayerCache
+from tests.tiny_models import write_tiny_model
 
 
 @pytest.fixture(scope="module")

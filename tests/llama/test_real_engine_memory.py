@@ -15,7 +15,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.tiny_models import write_tiny_model
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import clean_environment, find_engine
@@ -24,6 +23,7 @@ from slotune.llama.gguf_facts import read_facts
 from slotune.llama.log_lines import parse_log
 from slotune.llama.memory import NOTHING_LEARNED, predict
 from slotune.llama.requantize import requantize
+from tests.tiny_models import write_tiny_model
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from tests.tiny_models import write_tiny_model
 
 from slotune.llama import requantize as module
 from slotune.llama.gguf_facts import UnreadableModelError, read_facts
@@ -23,6 +22,7 @@ from slotune.llama.requantize import (
     requantize,
     variant_path,
 )
+from tests.tiny_models import write_tiny_model
 
 
 @pytest.fixture(scope="module")

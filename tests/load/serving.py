@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bench.mock_server import END, MockServer, Received, Script, chunk, document, event, http_head, last, token
-
 from slotune.load.client import LoadObserver, Target, run_load
 from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.records import RunResult

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
-from bench.mock_server import chat, chat_usage, event, last, timings, token
 
+from bench.mock_server import chat, chat_usage, event, last, timings, token
 from slotune.load import sse
 from slotune.load.answer import Answer, describe_error
 from slotune.load.records import RequestRecord, RequestStatus

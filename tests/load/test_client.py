@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import orjson
 import pytest
+from scipy import stats
+
 from bench.mock_server import (
     ABORT,
     END,
@@ -30,15 +32,13 @@ from bench.mock_server import (
     steady,
     token,
 )
-from scipy import stats
-from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
-
 from slotune.load import answer as answer_module
 from slotune.load import client, open_loop
 from slotune.load.client import LoadObserver, Target, run_load
 from slotune.load.demand import Demand, Prompt
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.trace import build_trace
+from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
 
 CLOSE_TO = 0.15
 """Seconds that a busy test machine may add to a time; every trap would subtract from it, or add much more."""

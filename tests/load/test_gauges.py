@@ -7,12 +7,12 @@ import itertools
 import time
 
 import pytest
-from bench.mock_server import STALL, MockServer, Received, Script, document
-from tests.load.serving import until
 
+from bench.mock_server import STALL, MockServer, Received, Script, document
 from slotune.load import gauges
 from slotune.load.gauges import Gauges, Sampler, parse_gauges, scrape, wait_idle
 from slotune.load.target import Target, open_session
+from tests.load.serving import until
 
 TEXT = """\
 # HELP llamacpp:tokens_predicted_total Number of generation tokens processed

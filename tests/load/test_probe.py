@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.mock_server import END, MockServer, Received, Script, chunk, document, event, http_head, last, token
-from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve
 
+from bench.mock_server import END, MockServer, Received, Script, chunk, document, event, http_head, last, token
 from slotune.load.client import Target
 from slotune.load.demand import Demand, Prompt, SyntheticPrompts
 from slotune.load.probe import IdleProbeError, probe_idle
+from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve
 
 
 def timed(

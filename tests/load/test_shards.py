@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.mock_server import STALL, Received, Script
-from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve, until
 
+from bench.mock_server import STALL, Received, Script
 from slotune.load import shards
 from slotune.load.client import LoadObserver, Target
 from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.shards import ShardError, processes_for, run_sharded
 from slotune.load.trace import Trace, build_trace
+from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve, until
 
 
 def trace_of(*, rate: float = 60.0, requests: int = 60, warmup: int = 10) -> Trace:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.sandbox.processes import running, until
 
 from slotune.sandbox.process import LEASH
 from slotune.sandbox.process_tree import descendants
+from tests.sandbox.processes import running, until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

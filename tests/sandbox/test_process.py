@@ -12,13 +12,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.sandbox.processes import FAKE, running, until
 
 from slotune.llama.engine import Engine
 from slotune.llama.failures import FailureClass
 from slotune.llama.server_http import HealthState, UnexpectedAnswerError
 from slotune.sandbox.process import LlamaProcess, LlamaStartError, new_alias
 from slotune.sandbox.process_tree import descendants, listening_ports, peak_resident_bytes
+from tests.sandbox.processes import FAKE, running, until
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.sandbox.worlds import candidate, problem
-from tests.tiny_models import write_tiny_model
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import find_engine
@@ -23,6 +21,8 @@ from slotune.sandbox.protocol import Measured, Progress
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial
 from slotune.verdict.verdicts import Outcome
+from tests.sandbox.worlds import candidate, problem
+from tests.tiny_models import write_tiny_model
 
 pytestmark = pytest.mark.engine
 

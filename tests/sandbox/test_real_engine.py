@@ -9,7 +9,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.sandbox.processes import running
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.effective import check_effective, effective_values
@@ -18,6 +17,7 @@ from slotune.llama.failures import FailureClass
 from slotune.llama.flags import to_args
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, new_alias
 from slotune.sandbox.process_tree import descendants
+from tests.sandbox.processes import running
 
 pytestmark = pytest.mark.engine
 

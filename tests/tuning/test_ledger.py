@@ -6,13 +6,13 @@ import gzip
 
 import orjson
 import pytest
-from tests.search.worlds import candidate
 
 from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.ledger import Ledger, LedgerBusyError, LedgerUnreadableError, LedgerUnwritableError
 from slotune.verdict.verdicts import Outcome, Verdict
+from tests.search.worlds import candidate
 
 
 def result(slots: int = 1, rate: float = 1 / 3) -> TrialResult:

@@ -169,8 +169,14 @@ def serve(argv: Sequence[str]) -> int:
         return _refuse(error)
     try:
         import xllamacpp  # noqa: PLC0415 - 100 MB of native code, only this process needs it
-    except ImportError:
+    except ModuleNotFoundError:
         sys.stderr.write(f"slotune engine: the package xllamacpp is not installed: {_INSTALL}\n")
+        return 2
+    except ImportError as error:  # it is there, but a library that it needs is not: a bare Debian has no libgomp
+        sys.stderr.write(
+            f"slotune engine: the package xllamacpp cannot be loaded ({error}): install the missing library "
+            "(libgomp1 on Debian)\n"
+        )
         return 2
     params = xllamacpp.CommonParams()
     try:

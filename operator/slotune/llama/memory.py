@@ -255,7 +255,7 @@ def _key(candidate: Candidate) -> ComputeKey:
         variant=candidate.variant,
         gpu_class=candidate.gpu_class,
         ubatch=physical_batch(candidate),
-        flash_attention=candidate.flash_attention,
+        flash_attention="off" if candidate.flash_attention == "off" else "on",  # auto is on where it can be
         cache_types=(candidate.cache_type_k, candidate.cache_type_v),
         gpu_layers=candidate.gpu_layers,
     )

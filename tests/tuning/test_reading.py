@@ -1,0 +1,227 @@
+"""Manifests become a problem: what runs today, what is owed, what may be tried, where the weights lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slotune.api.manifests import load_manifests
+from slotune.load.jsonl import InputFileError
+from slotune.search.trial import Trial, TrialResult
+from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.reading import Reading, read_problem
+from slotune.tuning.traffic import demand_of
+from slotune.verdict.verdicts import Outcome, Verdict
+from tests.commands.manifests import manifest
+from tests.tiny_models import write_tiny_model
+
+ARGS = "template__spec__containers__0__args"
+Read = Callable[..., Reading]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def _read(*, models_dir: Path | None = tmp_path, engine: str = "e1", **changes: Any) -> Reading:
+        return read_problem(load_manifests([manifest(tmp_path, **changes)]), models_dir=models_dir, engine=engine)
+
+    return _read
+
+
+# ------------------------------------------------------------------- what runs today
+
+
+def test_the_servers_own_flags_are_the_baseline(read):
+    problem = read().problem
+    assert problem.baseline in problem.candidates
+    assert (problem.baseline.parallel_slots, problem.baseline.threads, problem.baseline.cache_ram_mib) == (1, 1, 0)
+    assert problem.replicas_today == 1
+    assert problem.hardware["cpu"].price_per_hour == Decimal("0.10")
+    assert not problem.hardware["cpu"].is_gpu
+
+
+def test_flags_in_command_and_in_variables_count_and_arguments_win(read):
+    container = {
+        "name": "server",
+        "command": ["/app/llama-server", "-np", "3", "-c", "768"],
+        "args": ["-m", "/models/f16.gguf", "-t", "1"],
+        "env": [{"name": "LLAMA_ARG_N_PARALLEL", "value": "7"}, {"name": "LLAMA_ARG_UBATCH", "value": "64"}],
+    }
+    baseline = read(template__spec__containers__0=container).problem.baseline
+    assert (baseline.parallel_slots, baseline.context_per_slot, baseline.ubatch_size) == (3, 256, 64)
+
+
+def test_a_flag_that_is_not_tuned_is_passed_through(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--seed", "5"]
+    problem = read(**{ARGS: args}).problem
+    assert all("--seed" in one.extra_args for one in problem.candidates)
+
+
+def test_the_winner_is_told_with_the_manifests_path_address_and_name(read):
+    args = ["-m", "/models/f16.gguf", "--host", "0.0.0.0", "--port", "9000", "-t", "1", "-c", "256", "-np", "1"]
+    reading = read(**{ARGS: args})
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert flags[flags.index("-m") + 1] == "/models/f16.gguf"
+    assert flags[flags.index("--port") + 1] == "9000"
+    assert "--alias" not in flags
+    assert "-lv" not in flags
+
+
+def test_an_existing_deployment_is_the_baseline_with_its_replicas(tmp_path):
+    file = manifest(tmp_path)
+    gpu_class, deployment = yaml.safe_load_all(file.read_text())
+    template = deployment["spec"].pop("template")
+    del deployment["spec"]["replicas"]
+    deployment["spec"]["targetRef"] = {"name": "prod"}
+    labels = {"app": "x"}
+    template["metadata"] = {"labels": labels}
+    target = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "prod"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template},
+    }
+    file.write_text(yaml.safe_dump_all([gpu_class, deployment, target]))
+    problem = read_problem(load_manifests([file]), models_dir=tmp_path, engine="").problem
+    assert problem.replicas_today == 2
+    assert problem.baseline.parallel_slots == 1
+
+
+# ------------------------------------------------------------------- what may be tried
+
+
+def test_the_users_values_bound_the_space(read):
+    problem = read(search__space__parallelSlots=[2, 3]).problem
+    assert {one.parallel_slots for one in problem.candidates if one != problem.baseline} == {2, 3}
+
+
+def test_without_a_word_about_quality_nothing_that_changes_answers_is_tried(read):
+    problem = read(slo__quality=None, search__space__cacheTypes=None).problem
+    assert {one.variant for one in problem.candidates} == {"F16"}
+    assert {one.cache_type_k for one in problem.candidates} == {"f16"}
+
+
+def test_what_cannot_fit_is_pruned_with_the_numbers_but_what_runs_today_stays(tmp_path):
+    file = manifest(tmp_path, search__space__parallelSlots=[1, 64])
+    file.write_text(file.read_text().replace("pricePerHour: '0.10'", "pricePerHour: '0.10'\n  memory: 8Mi"))
+    problem = read_problem(load_manifests([file]), models_dir=tmp_path, engine="").problem
+    assert problem.baseline in problem.candidates
+    assert all(one.candidate.parallel_slots == 64 for one in problem.pruned)
+    assert problem.pruned[0].code == "DoesNotFit"
+    assert "MiB" in problem.pruned[0].reason
+
+
+def test_the_first_start_corrects_the_compute_buffer_of_the_others(read):
+    problem = read().problem
+    before = dict(problem.memory_bytes)
+    result = TrialResult(
+        Trial(problem.baseline, 1.0),
+        Verdict(Outcome.FAIL, "", "", 0.95),
+        1.0,
+        compute_buffer_bytes=900 * 2**20,
+    )
+    after = without_what_cannot_fit(problem, [result]).memory_bytes
+    others = [one for one in problem.candidates if one != problem.baseline]
+    assert all(after[one] > before[one] + 500 * 2**20 for one in others)
+
+
+# ---------------------------------------------------------------------- where weights lie
+
+
+def test_weights_are_found_through_the_pods_own_host_path(tmp_path):
+    weights = tmp_path / "on-the-node"
+    weights.mkdir()
+    write_tiny_model(weights / "f16.gguf")
+    file = manifest(tmp_path, model=False)
+    gpu_class, deployment = yaml.safe_load_all(file.read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    pod["containers"][0]["volumeMounts"] = [{"name": "m", "mountPath": "/models"}]
+    pod["volumes"] = [{"name": "m", "hostPath": {"path": str(weights)}}]
+    file.write_text(yaml.safe_dump_all([gpu_class, deployment]))
+    reading = read_problem(load_manifests([file]), models_dir=None, engine="")
+    assert reading.model_paths["F16"] == weights / "f16.gguf"
+
+
+def test_weights_that_are_nowhere_are_named_with_every_place_that_was_looked_at(read, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"spec\.models\[0\]\.path.*--models-dir"):
+        read(model=False, models_dir=tmp_path / "empty")
+
+
+# -------------------------------------------------------------------------- what arrives
+
+
+def demand(tmp_path: Path, **changes: Any):
+    prefixed = {f"workload__inline__{name}": value for name, value in changes.items()}
+    return demand_of(load_manifests([manifest(tmp_path, model=False, **prefixed)]))
+
+
+def test_users_with_a_think_time_are_the_rate_that_they_can_reach_at_most(tmp_path):
+    assert demand(tmp_path, load={"users": {"count": 40, "thinkTime": "20s"}}).peak_rate == 2.0
+
+
+def test_a_recorded_trace_gives_the_rate_and_the_spacing(tmp_path):
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps({"timestamp_s": t}) + "\n" for t in (0, 1, 4, 5)))
+    found = demand(tmp_path, load={"trace": {"file": {"path": "trace.jsonl"}}})
+    assert found.peak_rate == pytest.approx(3 / 5)
+    assert found.arrivals.process == "replay"
+    assert found.arrivals.offsets_s == (0, 1, 4, 5)
+
+
+def test_a_gamma_process_keeps_its_burstiness(tmp_path):
+    found = demand(tmp_path, arrivals={"process": "Gamma", "burstiness": "0.5"})
+    assert (found.arrivals.process, found.arrivals.burstiness) == ("gamma", 0.5)
+
+
+def test_real_prompts_come_from_a_file_beside_the_manifest(tmp_path):
+    lines = [{"text": "hello"}, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = demand(tmp_path, prompts={"file": {"path": "p.jsonl"}})
+    assert len(found.prompts) == 2
+    assert found.output_tokens == 9  # the longest answer that any prompt asks for
+    assert found.synthetic is None
+
+
+def test_a_broken_prompt_file_names_the_line_and_never_the_prompt(tmp_path):
+    (tmp_path / "p.jsonl").write_text('"my secret"\n{"nothing": 1}\n')
+    with pytest.raises(InputFileError, match=r"p\.jsonl:2") as caught:
+        demand(tmp_path, prompts={"file": {"path": "p.jsonl"}})
+    assert "secret" not in str(caught.value)
+
+
+def test_sampling_is_sent_in_llama_servers_own_names(tmp_path):
+    found = demand(tmp_path, sampling={"temperature": "0.7", "topK": 40})
+    assert dict(found.sampling) == {"temperature": 0.7, "top_k": 40}
+
+
+# ----------------------------------------------------------------- which results are reused
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slo__ttftP95": "2s"},
+        {"workload__inline__load": {"requestRate": "21"}},
+        {"workload__inline__output": {"tokens": 5}},
+        {"measurement__runs": 3},
+        {"measurement__seed": 8},
+        {"engine": "e2"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_whatever_changes_a_measurement_changes_the_trials_context(read, change):
+    assert read().problem.context != read(**change).problem.context
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"search__budget__trials": 99}, {"search__space__parallelSlots": [1, 4]}, {"replicas": 2}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_only_changes_the_search_keeps_every_finished_trial(read, change):
+    assert read().problem.context == read(**change).problem.context

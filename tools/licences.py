@@ -42,14 +42,14 @@ def licence_of(name: str) -> str:
     """An SPDX expression for an installed package; an unknown dialect is a LookupError with what was found."""
     if name in READ_BY_HAND:
         return READ_BY_HAND[name]
-    metadata = importlib.metadata.metadata(name)
-    if expression := metadata.get("License-Expression"):
+    metadata = importlib.metadata.metadata(name).json
+    if expression := metadata.get("license_expression"):
         return str(expression)
-    classifiers = [c.rpartition(" :: ")[2] for c in metadata.get_all("Classifier") or [] if c.startswith("License")]
-    for words in [str(metadata.get("License") or ""), *classifiers]:
+    classifiers = [c.rpartition(" :: ")[2] for c in metadata.get("classifier", ()) if c.startswith("License")]
+    for words in [str(metadata.get("license") or ""), *classifiers]:
         if words in SPELLINGS or re.fullmatch(SPDX, words):
             return SPELLINGS.get(words, words)
-    raise LookupError(f"{name} states its licence as {metadata.get('License')!r}, {classifiers}: read its licence file")
+    raise LookupError(f"{name} states its licence as {metadata.get('license')!r}, {classifiers}: read its licence file")
 
 
 def table() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -21,6 +22,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from slotune.llama.engine_flags import ENGINE_FLAGS, EngineFlagError, apply_settings, parse_arguments
@@ -167,16 +169,8 @@ def serve(argv: Sequence[str]) -> int:
         settings = parse_arguments(argv)
     except EngineFlagError as error:
         return _refuse(error)
-    try:
-        import xllamacpp  # noqa: PLC0415 - 100 MB of native code, only this process needs it
-    except ModuleNotFoundError:
-        sys.stderr.write(f"slotune engine: the package xllamacpp is not installed: {_INSTALL}\n")
-        return 2
-    except ImportError as error:  # it is there, but a library that it needs is not: a bare Debian has no libgomp
-        sys.stderr.write(
-            f"slotune engine: the package xllamacpp cannot be loaded ({error}): install the missing library "
-            "(libgomp1 on Debian)\n"
-        )
+    xllamacpp = _loaded()
+    if xllamacpp is None:
         return 2
     params = xllamacpp.CommonParams()
     try:
@@ -205,6 +199,20 @@ def serve(argv: Sequence[str]) -> int:
     del server
     faulthandler.cancel_dump_traceback_later()
     return 0
+
+
+def _loaded() -> ModuleType | None:
+    """The wheel's module; None, said on stderr with the cure, when it cannot be had."""
+    try:
+        return importlib.import_module("xllamacpp")  # 100 MB of native code, only this process needs it
+    except ModuleNotFoundError:
+        sys.stderr.write(f"slotune engine: the package xllamacpp is not installed: {_INSTALL}\n")
+    except ImportError as error:  # it is there, but a library that it needs is not: a bare Debian has no libgomp
+        sys.stderr.write(
+            f"slotune engine: the package xllamacpp cannot be loaded ({error}): install the missing library "
+            "(libgomp1 on Debian)\n"
+        )
+    return None
 
 
 def _refuse(error: EngineFlagError) -> int:

@@ -257,7 +257,7 @@ def _key(candidate: Candidate) -> ComputeKey:
         ubatch=physical_batch(candidate),
         flash_attention="off" if candidate.flash_attention == "off" else "on",  # auto is on where it can be
         cache_types=(candidate.cache_type_k, candidate.cache_type_v),
-        gpu_layers=candidate.gpu_layers,
+        gpu_layers="all" if candidate.gpu_layers == "auto" else candidate.gpu_layers,  # fit is off
     )
 
 

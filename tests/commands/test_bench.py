@@ -73,14 +73,20 @@ def test_the_winner_is_exported_as_a_patch_as_flags_and_for_docker(tmp_path, cap
     assert (
         subprocess.run([sys.executable, "-m", "slotune.cli", *tuned], check=False, capture_output=True).returncode == 0
     )
-    assert main(["export", str(out), "--deployment", "chat", "--container", "server"]) == 0
+    assert main(["export", str(out)]) == 0
+    own = yaml.safe_load(capsys.readouterr().out)
+    assert own["metadata"]["name"] == "tiny"
+    assert own["spec"]["template"]["spec"]["containers"][0]["name"] == "server"
+    assert main(["export", str(out), "--deployment", "chat", "--container", "main"]) == 0
     patch = yaml.safe_load(capsys.readouterr().out)
     assert patch["metadata"]["name"] == "chat"
     container = patch["spec"]["template"]["spec"]["containers"][0]
-    assert container["name"] == "server"
+    assert container["name"] == "main"
     assert main(["export", str(out), "--format", "args"]) == 0
     words = shlex.split(capsys.readouterr().out)
     assert words == container["args"]
     assert words[words.index("-m") + 1] == "/models/f16.gguf"
     assert main(["export", str(out), "--format", "docker"]) == 0
-    assert "docker run" in capsys.readouterr().out
+    docker = capsys.readouterr().out
+    assert "docker run" in docker
+    assert "--gpus" not in docker  # the class computes on the CPU

@@ -31,8 +31,13 @@ def export(directory: Path, form: str, deployment: str | None, container: str | 
         case "args":
             text = arguments(winner)
         case "docker":
-            text = docker_run(winner)
+            text = docker_run(winner, gpus=document["hardware"][winner.gpu_class].get("is_gpu", True))
         case _:
-            text = kustomize_patch(winner, deployment=deployment, container=container or CONTAINER)
+            target = document.get("target", {})
+            text = kustomize_patch(
+                winner,
+                deployment=deployment or target.get("deployment"),
+                container=container or target.get("container") or CONTAINER,
+            )
     sys.stdout.write(text)
     return ExitCode.FOUND

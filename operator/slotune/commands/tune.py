@@ -104,6 +104,7 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     document = to_document(
         problem, decision, answer.results, flags=flags, findings=findings, generated_at=now, version=__version__
     )
+    document["target"] = {"deployment": reading.deployment, "container": reading.container}
     write_atomically(directory / REPORT_FILE, html.encode())
     print_document(document, "json", into=directory / DOCUMENT_FILE)
     if output == "table":

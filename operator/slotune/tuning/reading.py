@@ -35,6 +35,10 @@ class Reading:
     problem: Problem
     baseline: Baseline
     model_paths: Mapping[str, Path]
+    deployment: str
+    """Name of the Deployment that a patch is for."""
+    container: str
+    """Name of its container that is llama-server."""
     notes: tuple[str, ...]
     """What was ignored or assumed, in words."""
 
@@ -76,7 +80,9 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
         context=_context(promise, demand.identity, measurement, models, engine),
     )
     notes = (*manifests.notes, *baseline.notes)
-    return Reading(without_what_cannot_fit(problem, ()), baseline, paths, notes)
+    target = spec.target_ref.name if spec.target_ref is not None else problem.name
+    fitting = without_what_cannot_fit(problem, ())
+    return Reading(fitting, baseline, paths, target, manifests.container.name, notes)
 
 
 def _check_context(

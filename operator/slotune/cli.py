@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if run is None:
         args.usage.print_help()
         return 2
-    from slotune.commands.running import run_command  # noqa: PLC0415 - lazily, see above
+    from slotune.commands.running import run_command
 
     return run_command(run, args)
 
@@ -189,7 +189,7 @@ def _output(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from slotune.commands.tune import tune  # noqa: PLC0415
+    from slotune.commands.tune import tune
 
     return tune(
         args.file,
@@ -202,13 +202,13 @@ def _tune(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from slotune.commands.plan import plan  # noqa: PLC0415
+    from slotune.commands.plan import plan
 
     return plan(args.file, args.name, args.models_dir, args.output)
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from slotune.commands.bench import bench  # noqa: PLC0415
+    from slotune.commands.bench import bench
 
     return bench(
         args.file,
@@ -221,31 +221,31 @@ def _bench(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    from slotune.commands.validate import validate  # noqa: PLC0415
+    from slotune.commands.validate import validate
 
     return validate(args.file, args.name)
 
 
 def _export(args: argparse.Namespace) -> int:
-    from slotune.commands.export import export  # noqa: PLC0415
+    from slotune.commands.export import export
 
     return export(args.directory, args.format, args.deployment, args.container)
 
 
 def _engine_serve(arguments: list[str]) -> int:
-    from slotune.llama.engine import serve  # noqa: PLC0415
+    from slotune.llama.engine import serve
 
     return serve(arguments)
 
 
 def _engine_describe(args: argparse.Namespace) -> int:
-    from slotune.commands.engine import describe  # noqa: PLC0415
+    from slotune.commands.engine import describe
 
     return describe(args.engine)
 
 
 def _engine_requantize(args: argparse.Namespace) -> int:
-    from slotune.commands.engine import requantize_all  # noqa: PLC0415
+    from slotune.commands.engine import requantize_all
 
     return requantize_all(args.source, args.to, args.out)
 

@@ -12,9 +12,9 @@ from slotune.load.jsonl import InputFileError
 from slotune.load.recorded import parse_arrivals, read_arrivals
 
 
-def parse(*rows: object, unit: str = "s") -> recorded.Arrivals:
+def parse(*rows: object) -> recorded.Arrivals:
     lines = [json.dumps(row).encode() for row in rows]
-    return parse_arrivals(lines, source="log", timestamp_unit=unit)  # type: ignore[arg-type]  # "s" or "ms"
+    return parse_arrivals(lines, source="log")
 
 
 def test_times_start_at_zero_and_are_sorted_with_their_lengths() -> None:
@@ -30,16 +30,12 @@ def test_times_start_at_zero_and_are_sorted_with_their_lengths() -> None:
 def test_every_dialect_of_time_is_understood() -> None:
     want = (0.0, 1.5)
     assert parse({"timestamp_ms": 500}, {"timestamp_ms": 2000}).offsets_s == want
-    assert parse({"timestamp": 0.5}, {"timestamp": 2}).offsets_s == want
-    assert parse({"timestamp": 500}, {"timestamp": 2000}, unit="ms").offsets_s == want
     iso = parse({"timestamp": "2026-10-06T12:00:00.5Z"}, {"timestamp": "2026-10-06T14:00:02+02:00"})
     assert iso.offsets_s == want
 
 
 def test_the_names_that_published_traces_use_are_understood() -> None:
-    arrivals = parse(
-        *({"timestamp": t, "input_length": 9, "output_length": 4, "hash_ids": [1]} for t in (0, 1000)), unit="ms"
-    )
+    arrivals = parse(*({"timestamp_ms": t, "input_length": 9, "output_length": 4, "hash_ids": [1]} for t in (0, 1000)))
     assert (arrivals.offsets_s, arrivals.input_tokens, arrivals.output_tokens) == ((0.0, 1.0), (9, 9), (4, 4))
 
 
@@ -53,6 +49,7 @@ def test_the_names_that_published_traces_use_are_understood() -> None:
         ([{"timestamp_s": 1}, {"time": 7}], "log:2: has no usable time"),
         ([{"timestamp_s": 1, "timestamp_ms": 1}], "log:1: has no usable time"),
         ([{"timestamp_s": "1"}], "log:1: has no usable time"),
+        ([{"timestamp": 1000}], "log:1: has no usable time.*no unit"),
         ([{"timestamp": "yesterday"}], "log:1: has no usable time"),
         ([{"timestamp_s": True}], "log:1: has no usable time"),
         ([{"timestamp_s": 1, "input_tokens": 0}], "log:1: input_tokens must be a whole number above 0"),

@@ -100,7 +100,9 @@ async def test_time_that_runs_out_is_inconclusive_not_a_pass(tmp_path):
     one = candidate()
     space = problem(model, one, rate=0.5)
     measured = await measure(space, model, tmp_path, Trial(one, 0.5, confidence=0.6, time_limit_s=6.0))
-    assert measured.result.verdict.outcome is Outcome.INCONCLUSIVE
+    # On a busy machine the client itself may be late, which is Invalid.
+    assert measured.result.verdict.outcome in {Outcome.INCONCLUSIVE, Outcome.INVALID}
+    assert measured.result.verdict.requests < measured.result.planned_requests
     assert measured.result.gpu_seconds < 20
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slotune.api.manifests import load_manifests
+from slotune.api.manifests import InvalidManifest, load_manifests
 from slotune.load.jsonl import InputFileError
 from slotune.search.trial import Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
@@ -55,6 +55,98 @@ def test_flags_in_command_and_in_variables_count_and_arguments_win(read):
     }
     baseline = read(template__spec__containers__0=container).problem.baseline
     assert (baseline.parallel_slots, baseline.context_per_slot, baseline.ubatch_size) == (3, 256, 64)
+
+
+def with_config_map(tmp_path: Path, container: dict[str, Any], data: dict[str, str] | None) -> Path:
+    file = manifest(tmp_path, template__spec__containers__0=container)
+    if data is not None:
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flags"}, "data": data}
+        file.write_text(file.read_text() + "---\n" + yaml.safe_dump(config))
+    return file
+
+
+FROM_MAP = {
+    "name": "server",
+    "args": ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1"],
+    "env": [{"name": "LLAMA_ARG_UBATCH", "valueFrom": {"configMapKeyRef": {"name": "flags", "key": "ub"}}}],
+}
+ALL_FROM_MAP = {
+    "name": "server",
+    "args": ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1"],
+    "envFrom": [{"configMapRef": {"name": "flags"}}],
+}
+
+
+def test_flags_in_config_maps_are_part_of_what_runs_today(tmp_path):
+    for container, data in ((FROM_MAP, {"ub": "64"}), (ALL_FROM_MAP, {"LLAMA_ARG_UBATCH": "64"})):
+        file = with_config_map(tmp_path, container, data)
+        baseline = read_problem(load_manifests([file]), models_dir=tmp_path, engine="").problem.baseline
+        assert baseline.ubatch_size == 64
+
+
+@pytest.mark.parametrize(
+    ("container", "word"), [(FROM_MAP, "LLAMA_ARG_UBATCH"), (ALL_FROM_MAP, "flags")], ids=["one key", "all keys"]
+)
+def test_a_flag_whose_value_cannot_be_read_is_refused_not_guessed(tmp_path, container, word):
+    file = with_config_map(tmp_path, container, None)
+    with pytest.raises(InvalidInputError, match=word):
+        read_problem(load_manifests([file]), models_dir=tmp_path, engine="")
+
+
+def test_a_cpu_limit_is_the_threads_of_trials_and_of_the_answer(read):
+    container = {
+        "name": "server",
+        "args": ["-m", "/models/f16.gguf", "-np", "1", "-c", "256"],
+        "resources": {"limits": {"cpu": "3500m"}},
+    }
+    reading = read(template__spec__containers__0=container)
+    assert reading.baseline.threads == 3
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert flags[flags.index("-t") + 1] == "3"
+
+
+def test_an_address_that_the_manifest_leaves_to_the_image_stays_with_the_image(read):
+    reading = read()
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert not {"--host", "--port", "--alias"} & set(flags)
+
+
+def test_what_only_the_operator_acts_on_is_said(read):
+    notes = read(rollout={"mode": "Auto", "allowDowntime": True}).notes
+    assert any("spec.rollout" in note for note in notes)
+    assert not any("operator" in note for note in read().notes)
+
+
+def test_a_suspended_deployment_starts_nothing(read):
+    with pytest.raises(InvalidInputError, match=r"spec\.suspend"):
+        read(suspend=True)
+
+
+def test_two_variants_never_share_one_file(tmp_path):
+    models = [{"name": "Q8", "path": "/q8/f16.gguf"}, {"name": "Q4", "path": "/q4/f16.gguf"}]
+    args = ["-m", "/q8/f16.gguf", "-t", "1"]
+    file = manifest(tmp_path, models=models, **{ARGS: args})
+    with pytest.raises(InvalidInputError, match="same file as that of Q8"):
+        read_problem(load_manifests([file]), models_dir=tmp_path, engine="")
+    (tmp_path / "q4").mkdir()
+    write_tiny_model(tmp_path / "q4" / "f16.gguf")
+    reading = read_problem(load_manifests([file]), models_dir=tmp_path, engine="")
+    assert reading.model_paths["Q4"] == tmp_path / "q4" / "f16.gguf"
+
+
+def test_two_llamadeployments_never_share_one_target(tmp_path):
+    file = manifest(tmp_path)
+    gpu_class, deployment = yaml.safe_load_all(file.read_text())
+    template = deployment["spec"].pop("template")
+    del deployment["spec"]["replicas"]
+    deployment["spec"]["targetRef"] = {"name": "prod"}
+    template["metadata"] = {"labels": {"app": "x"}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "prod"}, "spec": spec}
+    second = {**deployment, "metadata": {"name": "second"}}
+    file.write_text(yaml.safe_dump_all([gpu_class, deployment, second, target]))
+    with pytest.raises(InvalidManifest, match=r"targetRef\.name is prod: is the target of tiny already"):
+        load_manifests([file], "tiny")
 
 
 def test_a_flag_that_is_not_tuned_is_passed_through(read):
@@ -173,6 +265,13 @@ def test_a_recorded_trace_gives_the_rate_and_the_spacing(tmp_path):
     assert found.arrivals.offsets_s == (0, 1, 4, 5)
 
 
+def test_recorded_answer_lengths_count_for_the_context_and_on_average_for_the_bound(tmp_path):
+    rows = [{"timestamp_s": t, "output_tokens": n} for t, n in ((0, 10), (1, 20), (2, 300))]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = demand(tmp_path, load={"trace": {"file": {"path": "trace.jsonl"}}})
+    assert (found.longest_answer, found.mean_answer) == (300, 110)
+
+
 def test_a_gamma_process_keeps_its_burstiness(tmp_path):
     found = demand(tmp_path, arrivals={"process": "Gamma", "burstiness": "0.5"})
     assert (found.arrivals.process, found.arrivals.burstiness) == ("gamma", 0.5)
@@ -183,7 +282,8 @@ def test_real_prompts_come_from_a_file_beside_the_manifest(tmp_path):
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = demand(tmp_path, prompts={"file": {"path": "p.jsonl"}})
     assert len(found.prompts) == 2
-    assert found.output_tokens == 9  # the longest answer that any prompt asks for
+    assert found.output_tokens == 4  # of a prompt that states none
+    assert (found.longest_answer, found.mean_answer) == (9, 6.5)
     assert found.synthetic is None
 
 

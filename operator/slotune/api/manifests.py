@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from slotune.api.documents import MOST_BYTES, read_documents
-from slotune.api.inventory import Inventory, take_stock
+from slotune.api.inventory import Entry, Inventory, problem_at, take_stock
 from slotune.api.problems import InvalidManifest, Problem, closest
 from slotune.api.references import Manifests, resolve
+from slotune.api.v1alpha1 import LlamaDeployment
 
 __all__ = ["InvalidManifest", "Manifests", "Problem", "Source", "load_every", "load_manifests", "parse_every"]
 
@@ -75,11 +76,27 @@ def parse_every(sources: Sequence[Source], problems: Sequence[Problem] = ()) -> 
         resolved = resolve(entry, inventory, directories, found)
         if resolved is not None:
             every.append(resolved)
+    found += _shared_targets(deployments)
     if not deployments and not found:
         found.append(_nothing_found(sources, inventory))
     if found:
         raise InvalidManifest(tuple(dict.fromkeys(sorted(found, key=_by_place))))
     return tuple(every)
+
+
+def _shared_targets(deployments: Sequence[Entry]) -> list[Problem]:
+    """Two that would tune one Deployment would undo each other's answer."""
+    problems = []
+    first: dict[tuple[str | None, str], str] = {}
+    for entry in deployments:
+        if not isinstance(entry.model, LlamaDeployment) or entry.model.spec.target_ref is None:
+            continue
+        name = entry.model.spec.target_ref.name
+        other = first.setdefault((entry.namespace, name), entry.name)
+        if other != entry.name:
+            cure = f"is the target of {other} already: one LlamaDeployment for each Deployment"
+            problems.append(problem_at(entry.document, ("spec", "targetRef", "name"), cure, name))
+    return problems
 
 
 def _by_place(problem: Problem) -> tuple[str, int]:

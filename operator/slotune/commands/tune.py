@@ -61,6 +61,7 @@ def tune(
         engine,
         reading.model_paths,
         directory / "servers",
+        threads=reading.baseline.threads,
         gpu_expected=any(hardware.is_gpu for hardware in reading.problem.hardware.values()),
     )
     with Ledger(directory) as ledger:

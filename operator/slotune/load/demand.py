@@ -53,7 +53,7 @@ class Demand:
 
     peak_rate: float
     output_tokens: int
-    """Tokens asked of each request (most tokens when ``ignore_eos`` is off)."""
+    """Tokens asked of a request whose prompt or recording states none (most tokens when ``ignore_eos`` is off)."""
     arrivals: Arrivals = field(default_factory=Arrivals)
     synthetic: SyntheticPrompts | None = None
     """Exactly one of ``synthetic`` and ``prompts``."""
@@ -69,3 +69,17 @@ class Demand:
     input_tokens_max: int = 0
     reusable_tokens: float = 0.0
     """Mean prompt tokens that a perfect prefix cache would not compute again."""
+    asked_tokens_mean: float | None = None
+    """Tokens asked of a request, mean over prompts or recording; None: ``output_tokens`` of each."""
+    asked_tokens_max: int | None = None
+    """Most tokens asked of any request; None: ``output_tokens``."""
+
+    @property
+    def mean_answer(self) -> float:
+        """Tokens asked of a request, mean."""
+        return float(self.output_tokens) if self.asked_tokens_mean is None else self.asked_tokens_mean
+
+    @property
+    def longest_answer(self) -> int:
+        """Most tokens asked of any request."""
+        return self.output_tokens if self.asked_tokens_max is None else self.asked_tokens_max

@@ -21,7 +21,15 @@ __all__ = ["BYTES_PER_TOKEN", "demand_identity", "with_estimates"]
 BYTES_PER_TOKEN = 4.0
 """Bytes of UTF-8 text in one token, about."""
 
-_DERIVED = ("identity", "input_tokens_mean", "input_tokens_p95", "input_tokens_max", "reusable_tokens")
+_DERIVED = (
+    "identity",
+    "input_tokens_mean",
+    "input_tokens_p95",
+    "input_tokens_max",
+    "reusable_tokens",
+    "asked_tokens_mean",
+    "asked_tokens_max",
+)
 
 
 def demand_identity(demand: Demand) -> str:
@@ -38,7 +46,7 @@ def with_estimates(demand: Demand) -> Demand:
     Raises:
         DemandError: the prompt lengths contradict each other.
     """
-    demand = replace(demand, identity=demand_identity(demand))
+    demand = _with_answers(replace(demand, identity=demand_identity(demand)))
     recorded = demand.arrivals.input_tokens
     if demand.synthetic is not None:
         least = demand.synthetic.shared_prefix_tokens + 1
@@ -56,6 +64,19 @@ def with_estimates(demand: Demand) -> Demand:
     shared_bytes = sum(prompt_bytes(prompt, common) for prompt, common in shared)
     reusable = shared_bytes / max(1, len(demand.prompts)) / BYTES_PER_TOKEN
     return _counted(demand, [math.ceil(prompt_bytes(prompt) / BYTES_PER_TOKEN) for prompt in demand.prompts], reusable)
+
+
+def _with_answers(demand: Demand) -> Demand:
+    """What is asked of each request: a prompt's own limit, else the recording's length, else the workload's."""
+    recorded = demand.arrivals.output_tokens or (demand.output_tokens,)
+    asked = [prompt.max_tokens for prompt in demand.prompts if prompt.max_tokens is not None]
+    unstated = len(demand.prompts) - len(asked) if demand.prompts else 1
+    mean = sum(recorded) / len(recorded)
+    return replace(
+        demand,
+        asked_tokens_mean=(sum(asked) + unstated * mean) / (len(asked) + unstated),
+        asked_tokens_max=max([*asked, *(recorded if unstated else ())]),
+    )
 
 
 def _counted(demand: Demand, counts: list[int], reusable: float) -> Demand:

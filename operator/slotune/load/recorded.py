@@ -1,7 +1,7 @@
 """Recorded arrivals: when real requests came, and how long they were, from a JSONL file.
 
 Each line is an object with one time (``timestamp_s`` or ``timestamp_ms`` as a number, or ``timestamp`` as
-an ISO 8601 text or as a number whose unit the caller states) and, on every line or on none,
+an ISO 8601 text) and, on every line or on none,
 ``input_tokens`` (or ``input_length``) and ``output_tokens`` (or ``output_length``). Order does not matter:
 a log of several servers is rarely sorted.
 """
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from slotune.load.demand import Arrivals
 from slotune.load.jsonl import InputFileError, json_lines, lines_of
@@ -22,19 +22,22 @@ __all__ = ["ARRIVAL_LIMIT", "parse_arrivals", "read_arrivals"]
 ARRIVAL_LIMIT = 1_000_000
 """Arrivals are replayed in one piece, so a longer file is refused rather than sampled."""
 
-_CURE = 'a line is {"timestamp_s": 12.5} or {"timestamp_ms": 12500}, with optional input_tokens and output_tokens'
+_CURE = (
+    'a line is {"timestamp_s": 12.5}, {"timestamp_ms": 12500} or {"timestamp": "2026-01-31T12:00:00Z"}, with optional '
+    "input_tokens and output_tokens; a bare timestamp number says no unit"
+)
 
 
-def read_arrivals(path: Path, *, timestamp_unit: Literal["s", "ms"] = "s") -> Arrivals:
-    """Read the recording at ``path``; ``timestamp_unit`` is the unit of a bare ``timestamp`` number.
+def read_arrivals(path: Path) -> Arrivals:
+    """Read the recording at ``path``.
 
     Raises:
         InputFileError: the file is missing, holds fewer than two arrivals, or a line is none.
     """
-    return parse_arrivals(lines_of(path), source=str(path), timestamp_unit=timestamp_unit)
+    return parse_arrivals(lines_of(path), source=str(path))
 
 
-def parse_arrivals(lines: Iterable[bytes], *, source: str, timestamp_unit: Literal["s", "ms"] = "s") -> Arrivals:
+def parse_arrivals(lines: Iterable[bytes], *, source: str) -> Arrivals:
     """Read a recording from ``lines``; ``source`` names it in errors.
 
     Raises:
@@ -44,7 +47,7 @@ def parse_arrivals(lines: Iterable[bytes], *, source: str, timestamp_unit: Liter
     for number, _, value in json_lines(lines, source=source, cure=_CURE):
         if len(rows) == ARRIVAL_LIMIT:
             raise InputFileError(source, number, f"more than {ARRIVAL_LIMIT} arrivals: cut it to its busiest hour")
-        time = _seconds(value, timestamp_unit)
+        time = _seconds(value)
         if time is None:
             raise InputFileError(source, number, f"has no usable time: {_CURE}")
         try:
@@ -70,10 +73,11 @@ def parse_arrivals(lines: Iterable[bytes], *, source: str, timestamp_unit: Liter
     )
 
 
-def _seconds(value: Any, unit: str) -> float | None:
+def _seconds(value: Any) -> float | None:
+    """Seconds of a line. A bare ``timestamp`` number has no unit: guessed wrongly, the rate is off by a thousand."""
     if not isinstance(value, dict):
         return None
-    scale = {"timestamp_s": 1.0, "timestamp_ms": 1e-3, "timestamp": 1.0 if unit == "s" else 1e-3}
+    scale = {"timestamp_s": 1.0, "timestamp_ms": 1e-3, "timestamp": None}
     given = [key for key in scale if key in value]
     if len(given) != 1:
         return None
@@ -85,7 +89,8 @@ def _seconds(value: Any, unit: str) -> float | None:
             return None
     if isinstance(time, bool) or not isinstance(time, int | float) or not math.isfinite(time):
         return None
-    return float(time) * scale[given[0]]
+    unit = scale[given[0]]
+    return None if unit is None else float(time) * unit
 
 
 def _tokens(value: dict[str, Any], name: str, other_name: str) -> int | None:

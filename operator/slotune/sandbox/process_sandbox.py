@@ -40,6 +40,7 @@ class ProcessSandbox:
         model_paths: weights file on this machine, by variant.
         directory: gets one directory per trial, with the server's log.
         gpu_expected: work that stays on the CPU is a failure.
+        threads: for candidates that state none; None takes every core that this process may use.
         wedge_limit_s: seconds without any sign of life after which a server is given up.
         clock: seconds, monotonic.
     """
@@ -52,12 +53,13 @@ class ProcessSandbox:
         directory: Path,
         *,
         gpu_expected: bool = False,
+        threads: int | None = None,
         wedge_limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._problem, self._engine, self._model_paths = problem, engine, model_paths
         self._directory, self._gpu_expected, self._clock = directory, gpu_expected, clock
-        self._wedge_limit_s = wedge_limit_s
+        self._threads, self._wedge_limit_s = threads, wedge_limit_s
 
     async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
         """See :class:`slotune.sandbox.protocol.Sandbox`."""
@@ -85,7 +87,7 @@ class ProcessSandbox:
             host=HOST,
             port=0,
             alias=alias,
-            threads=candidate.threads or len(os.sched_getaffinity(0)),
+            threads=candidate.threads or self._threads or len(os.sched_getaffinity(0)),
         )
 
     async def _on(

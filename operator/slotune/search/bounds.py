@@ -132,8 +132,8 @@ class RooflineBounds:
             decode = 0.0  # several tokens a step, how many is unknown
         else:
             slots = candidate.parallel_slots
-            output = demand.output_tokens if demand.ignore_eos else 1
-            decode = max(0, output - 1) * self.decode_step_at_least(candidate, slots) / slots
+            output = demand.mean_answer if demand.ignore_eos else 1.0
+            decode = max(0.0, output - 1) * self.decode_step_at_least(candidate, slots) / slots
         prefill = uncached_tokens(candidate, demand, demand.input_tokens_mean) / self.prefill_speed_at_most(candidate)
         seconds = prefill + decode
         return 1 / seconds if seconds > 0 else math.inf

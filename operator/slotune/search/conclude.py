@@ -92,7 +92,7 @@ def _is_undecided(evidence: Evidence, candidate: Candidate) -> bool:
 def _choice(evidence: Evidence, candidate: Candidate, replicas: int, result: TrialResult) -> Choice:
     price = evidence.problem.hardware[candidate.gpu_class].price_per_hour
     demand = evidence.problem.demand
-    tokens = result.latencies.mean_output_tokens or float(demand.output_tokens)
+    tokens = result.latencies.mean_output_tokens or demand.mean_answer
     return Choice(
         candidate,
         replicas,

@@ -117,13 +117,6 @@ class Knowledge:
         """The record of ``candidate``; an empty one when it was never tried."""
         return self.standings.setdefault(candidate, Standing())
 
-    def result_at(self, candidate: Candidate, rate: float, *, seed_block: int = 0) -> TrialResult | None:
-        """The counting result of exactly this question, or None."""
-        for result in reversed(self.standing(candidate).results):
-            if same_rate(result.trial.rate, rate) and result.trial.seed_block == seed_block:
-                return result
-        return None
-
     def attempts(self, candidate: Candidate, rate: float, seed_block: int, results: Sequence[TrialResult]) -> int:
         """How often this question was measured, Invalid and drifted ones included."""
         return sum(

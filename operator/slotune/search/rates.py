@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slotune.search.problem import Measurement
 
-__all__ = ["PATIENCE_S", "rates_to_try", "requests_per_trial", "seconds_at"]
+__all__ = ["PATIENCE_S", "rates_to_try", "seconds_at"]
 
 PATIENCE_S = 900.0
 """Longest full measurement (seconds) before a faster rate is worth a try."""
@@ -19,11 +19,6 @@ BOUND_SHARE = 0.8
 """Share of the optimistic capacity above which a pass is not to be expected (queues grow without limit near it)."""
 START_ALLOWANCE_S = 60.0
 """Seconds set aside for start and idle probe when a trial's worst case is estimated."""
-
-
-def requests_per_trial(measurement: Measurement) -> int:
-    """Requests of one full look, without warm-up."""
-    return measurement.runs * measurement.requests_per_run
 
 
 def seconds_at(rate: float, measurement: Measurement, *, looks: int = 1) -> float:

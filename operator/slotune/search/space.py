@@ -95,13 +95,13 @@ def context_needed(demand: Demand) -> int:
     Real prompts are only estimated from their bytes before a server tokenizes them, so room is left on top.
     """
     margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
-    return _padded(math.ceil(margin * demand.input_tokens_max) + demand.output_tokens)
+    return _padded(math.ceil(margin * demand.input_tokens_max) + demand.longest_answer)
 
 
 def context_at_least(demand: Demand) -> int:
     """Tokens below which the longest request surely does not fit; for estimated prompts with the same margin off."""
     margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
-    return math.floor(demand.input_tokens_max / margin) + demand.output_tokens
+    return math.floor(demand.input_tokens_max / margin) + demand.longest_answer
 
 
 def build_space(

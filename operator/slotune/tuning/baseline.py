@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
+from slotune.api.kubernetes_types import EnvVar
 from slotune.api.manifests import Manifests
+from slotune.api.quantities import parse_quantity
 from slotune.api.v1alpha1 import ModelVariant
 from slotune.llama.candidate import Candidate
+from slotune.llama.flag_reading import read
 from slotune.llama.flags import ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["Baseline", "baseline_of"]
+
+FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
+"""Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 
@@ -23,11 +30,16 @@ class Baseline:
     """What runs today."""
 
     candidate: Candidate
-    host: str
-    port: int
+    host: str | None
+    """None when it is left to the image, which may well say it in a variable of its own."""
+    port: int | None
     alias: str | None
     paths: Mapping[str, str]
     """Path inside the container of each variant, as the manifest has it."""
+    threads: int | None = None
+    """The container's CPU limit where no ``-t`` is stated: what a trial gets, and what the answer states.
+
+    Without both llama-server takes all cores of the host that it happens to run on (ollama#17916)."""
     notes: tuple[str, ...] = ()
 
     def flags_for(self, candidate: Candidate) -> list[str]:
@@ -35,16 +47,23 @@ class Baseline:
         args = to_args(
             candidate,
             model_path=self.paths[candidate.variant],
-            host=self.host,
-            port=self.port,
+            host=self.host or "",
+            port=self.port or 0,
             alias=self.alias or "",
+            threads=self.threads,
         )
-        drop = {"-lv"} if self.alias else {"-lv", "--alias"}
+        unstated = {
+            "--host": self.host is None,
+            "--port": self.port is None,
+            "--alias": self.alias is None,
+            "-lv": True,
+        }
         kept, skip = [], False
         for argument in args:
-            if not skip and argument not in drop:
+            drop = not skip and unstated.get(argument, False)
+            if not skip and not drop:
                 kept.append(argument)
-            skip = not skip and argument in drop
+            skip = drop
         return kept
 
 
@@ -56,7 +75,7 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Basel
     """
     spec = manifests.deployment.spec
     where = f"container {manifests.container.name}"
-    arguments, environment = _arguments(manifests, where), _environment(manifests)
+    arguments, environment = _arguments(manifests, where), _environment(manifests, where)
     variant = _variant(manifests, where, model_source(arguments, environment))
     parsed = from_args(
         arguments,
@@ -67,12 +86,14 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Basel
     )
     if parsed.errors:
         raise InvalidInputError(f"{where} args", None, "; ".join(str(problem) for problem in parsed.errors))
+    stated = {setting.flag.name for setting in read(arguments, environment).settings}
     return Baseline(
         parsed.baseline,
-        parsed.host,
-        parsed.port,
+        parsed.host if "--host" in stated else None,
+        parsed.port if "--port" in stated else None,
         parsed.alias,
         {model.name: model.path for model in spec.models},
+        None if parsed.baseline.threads is not None else _cpu_limit(manifests, where),
         parsed.notes,
     )
 
@@ -109,6 +130,59 @@ def _arguments(manifests: Manifests, where: str) -> list[str]:
     return [*command[1:], *(manifests.container.args or ())]
 
 
-def _environment(manifests: Manifests) -> dict[str, str]:
-    """Variables whose values are written in the manifest; those from Secrets are none of llama-server's flags."""
-    return {entry.name: entry.value for entry in manifests.container.env or () if entry.value is not None}
+def _environment(manifests: Manifests, where: str) -> dict[str, str]:
+    """The container's variables, as far as the manifests say them: own values, and those of ConfigMaps in the files.
+
+    Raises:
+        InvalidInputError: a variable of llama-server's comes from a place that cannot be read here, so what runs today
+            is not known.
+    """
+    found: dict[str, str] = {}
+    for source in _dicts((manifests.container.model_extra or {}).get("envFrom")):
+        reference = source.get("configMapRef")
+        if isinstance(reference, dict):
+            values = manifests.config_maps.get(str(reference.get("name")))
+            if values is None and not reference.get("optional"):
+                raise InvalidInputError(
+                    f"{where} envFrom.configMapRef.name",
+                    reference.get("name"),
+                    "there is no such ConfigMap in the files: add it, llama-server may get flags from it",
+                )
+            found |= {str(source.get("prefix") or "") + key: value for key, value in (values or {}).items()}
+    for entry in manifests.container.env or ():
+        if entry.value is not None:
+            found[entry.name] = entry.value
+        elif entry.name.startswith(FLAG_VARIABLES):
+            found[entry.name] = _from_elsewhere(manifests, where, entry)
+    return found
+
+
+def _from_elsewhere(manifests: Manifests, where: str, entry: EnvVar) -> str:
+    """The value of a variable that is a flag of llama-server and is taken from a ConfigMap."""
+    source = (entry.model_extra or {}).get("valueFrom")
+    reference = source.get("configMapKeyRef") if isinstance(source, dict) else None
+    value = None
+    if isinstance(reference, dict):
+        value = manifests.config_maps.get(str(reference.get("name")), {}).get(str(reference.get("key")))
+    if value is None:
+        raise InvalidInputError(
+            f"{where} env {entry.name}",
+            None,
+            "its value is not in the files, and it is a flag of llama-server: add the ConfigMap that holds it, or "
+            "state the flag in args",
+        )
+    return value
+
+
+def _cpu_limit(manifests: Manifests, where: str) -> int | None:
+    """Whole CPUs that the container may use; None when no limit is stated."""
+    resources = (manifests.container.model_extra or {}).get("resources")
+    limits = resources.get("limits") if isinstance(resources, dict) else None
+    stated = limits.get("cpu") if isinstance(limits, dict) else None
+    if stated is None:
+        return None
+    return max(1, int(parse_quantity(str(stated), f"{where} resources.limits.cpu")))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -38,7 +38,7 @@ async def problem_of_server(manifests: Manifests, url: str, api_key: str | None,
     gpu_class = next(iter(manifests.gpu_classes.values()))
     name = gpu_class.metadata.name
     candidate = Candidate(model.id or "model", name, max(1, props.total_slots), props.context_per_slot)
-    longest = demand.input_tokens_max + demand.output_tokens
+    longest = demand.input_tokens_max + demand.longest_answer
     if demand.synthetic is not None and longest > props.context_per_slot:
         raise InvalidInputError(
             "--url",

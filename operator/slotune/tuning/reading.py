@@ -18,6 +18,7 @@ from slotune.search.space import SpaceLimits, build_space, context_at_least, con
 from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.local_limits import check_local
 from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
 from slotune.verdict.promise import Promise
@@ -55,6 +56,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
         InvalidInputError, InputFileError, UnreadableModelError: what is wrong, and the cure.
     """
     spec = manifests.deployment.spec
+    local_notes = check_local(manifests)
     demand = demand_of(manifests)
     paths = locate(manifests, models_dir)
     models = facts_of(paths)
@@ -79,7 +81,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
         quality=spec.slo.quality or "Off",
         context=_context(promise, demand.identity, measurement, models, engine),
     )
-    notes = (*manifests.notes, *baseline.notes)
+    notes = (*manifests.notes, *local_notes, *baseline.notes)
     target = spec.target_ref.name if spec.target_ref is not None else problem.name
     fitting = without_what_cannot_fit(problem, ())
     return Reading(fitting, baseline, paths, target, manifests.container.name, notes)
@@ -94,7 +96,8 @@ def _check_context(
 ) -> None:
     """Refuse a workload whose longest request fits nowhere: every trial would only show HTTP 400."""
     longest = context_at_least(demand)
-    request = f"the longest request takes {longest} tokens ({longest - demand.output_tokens} + {demand.output_tokens})"
+    answer = demand.longest_answer
+    request = f"the longest request takes {longest} tokens ({longest - answer} + {answer})"
     room = max(facts.context_length for facts in models.values())
     if room < longest:
         raise InvalidInputError(

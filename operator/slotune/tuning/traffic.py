@@ -29,10 +29,9 @@ def demand_of(manifests: Manifests) -> Demand:
     arrivals = _arrivals(workload, recorded)
     prompts = _prompts(manifests)
     synthetic = _synthetic(workload)
-    asked = max((p.max_tokens or 0 for p in prompts), default=0)
     demand = Demand(
         peak_rate=_peak_rate(workload, recorded),
-        output_tokens=max(workload.output.tokens, asked),
+        output_tokens=workload.output.tokens,
         arrivals=arrivals,
         synthetic=synthetic,
         prompts=prompts,

@@ -24,7 +24,7 @@ def locate(manifests: Manifests, models_dir: Path | None) -> dict[str, Path]:
     Raises:
         InvalidInputError: a file is not there; the message has every place that was looked at.
     """
-    found = {}
+    found: dict[str, Path] = {}
     for index, variant in enumerate(manifests.deployment.spec.models):
         places = list(dict.fromkeys(_places(manifests, PurePosixPath(variant.path), models_dir)))
         path = next((place for place in places if place.is_file()), None)
@@ -35,6 +35,13 @@ def locate(manifests: Manifests, models_dir: Path | None) -> dict[str, Path]:
                 variant.path,
                 f"there is no such file on this machine (looked at {looked}): put it there, or name the folder that "
                 "holds it with --models-dir",
+            )
+        twin = next((name for name, other in found.items() if other.samefile(path)), None)
+        if twin is not None:
+            raise InvalidInputError(
+                f"spec.models[{index}].path",
+                variant.path,
+                f"is the same file as that of {twin} on this machine ({path}): give each variant its own",
             )
         found[variant.name] = path
     return found
@@ -47,8 +54,8 @@ def facts_of(paths: Mapping[str, Path]) -> dict[str, ModelFacts]:
 
 def _places(manifests: Manifests, path: PurePosixPath, models_dir: Path | None) -> Iterator[Path]:
     if models_dir is not None:
-        yield models_dir / path.name
-        yield models_dir / path.relative_to(path.anchor)
+        for start in range(len(path.relative_to(path.anchor).parts)):  # the longest match first
+            yield models_dir.joinpath(*path.relative_to(path.anchor).parts[start:])
         return
     for mount_path, host_path in _host_mounts(manifests):
         if path.is_relative_to(mount_path):

@@ -20,10 +20,11 @@ from slotune.search.bounds import Bounds, RooflineBounds, replicas_at_least
 from slotune.search.conclude import conclude
 from slotune.search.decision import Decision
 from slotune.search.evidence import Evidence, Option
-from slotune.search.knowledge import Knowledge, Standing
+from slotune.search.knowledge import ATTEMPTS, Knowledge
 from slotune.search.lossiness import lossiness
 from slotune.search.problem import Problem
 from slotune.search.rates import START_ALLOWANCE_S, rates_to_try, seconds_at
+from slotune.search.standing import Standing
 from slotune.search.story import story_steps
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -43,6 +44,7 @@ def next_step(
     make_bounds: MakeBounds = RooflineBounds.from_results,
 ) -> Trial | Decision:
     """The next trial, or the decision. Asked twice with the same arguments it says the same."""
+    results = [r for r in results if _belongs(problem, r)]
     knowledge = Knowledge.from_results(problem, results)
     desk = _Desk(problem, results, knowledge, make_bounds(problem, knowledge.sound))
     return (
@@ -52,6 +54,12 @@ def next_step(
         or desk.last_sentinel()
         or conclude(Evidence(problem, results, knowledge, desk.bounds, desk.options(), desk.stopped_by_budget))
     )
+
+
+def _belongs(problem: Problem, result: TrialResult) -> bool:
+    """Whether a result can say anything here: a manifest may have lost a GPU class or a model since."""
+    candidate = result.trial.candidate
+    return candidate.gpu_class in problem.hardware and candidate.variant in problem.models
 
 
 def best_options(problem: Problem, knowledge: Knowledge, bounds: Bounds) -> list[Option]:
@@ -92,7 +100,7 @@ def _option(problem: Problem, candidate: Candidate, standing: Standing, bounds: 
     replicas = replicas_at_least(peak, capacity)
     if standing.passed is not None:  # what was measured beats a bound that noise made too low
         replicas = min(replicas, replicas_at_least(peak, standing.passed.trial.rate))
-    while replicas <= hardware.replicas_max and standing.is_refused(peak / replicas):
+    while replicas <= hardware.replicas_max and standing.is_closed(peak / replicas):
         replicas += 1
     if replicas > hardware.replicas_max:
         return None
@@ -126,7 +134,7 @@ class _Desk:
             return None
         standing = self.knowledge.standing(problem.baseline)
         owed = problem.demand.peak_rate / problem.replicas_today
-        if standing.out is not None or standing.passes(owed) or standing.is_refused(owed):
+        if standing.out is not None or standing.passes(owed) or standing.is_closed(owed):
             return None
         return self._ask(problem.baseline, problem.replicas_today, Purpose.BASELINE)
 
@@ -146,7 +154,7 @@ class _Desk:
     def _probe_again(self) -> Trial | None:
         standing = self.knowledge.standing(self.problem.baseline)
         probed = any(r.trial.candidate == self.problem.baseline and r.probe is not None for r in self.results)
-        if not probed or standing.out is not None:
+        if not probed or standing.out is not None or self.knowledge.sentinels_failed >= ATTEMPTS:
             return None
         stopped = self.stopped_by_budget
         trial = Trial(
@@ -229,7 +237,7 @@ class _Desk:
         standing = self.knowledge.standing(candidate)
         owed = self.problem.demand.peak_rate / replicas
         rates = rates_to_try(owed, self.bounds.capacity_at_most(candidate), self.problem.measurement)
-        rate = next((r for r in rates if not standing.is_refused(r)), None)
+        rate = next((r for r in rates if not standing.is_closed(r)), None)
         if rate is None:
             return None
         return self._question(

@@ -30,7 +30,7 @@ def conclude(evidence: Evidence) -> Decision:
     if choice is None and kind is DecisionKind.BUDGET_EXHAUSTED:
         choice = _todays_pass(evidence)
     rejected = rejections(evidence, choice)
-    gap = None if choice is None else cost_gap(evidence, choice, rejected)
+    gap = None if choice is None else cost_gap(evidence, choice)
     baseline_results = knowledge.standing(problem.baseline).results
     return Decision(
         kind=kind,
@@ -47,7 +47,7 @@ def conclude(evidence: Evidence) -> Decision:
         gpu_seconds=knowledge.gpu_seconds,
         trials=knowledge.trials,
         proved=() if choice is None else _proved(problem, choice, gap, rejected),
-        not_proved=_not_proved(problem, choice, gap, rejected),
+        not_proved=_not_proved(problem, choice, gap, rejected, knowledge.sentinels_failed),
     )
 
 
@@ -67,8 +67,10 @@ def nearest_miss(problem: Problem, results: Sequence[TrialResult]) -> TrialResul
 
 def _kind(evidence: Evidence, choice: Choice | None) -> DecisionKind:
     first = evidence.options[0] if evidence.options else None
-    if choice is not None and first is not None and first.known_pass and first.candidate == choice.candidate:
-        return DecisionKind.FOUND
+    if choice is not None and first is not None and first.known_pass:
+        owed = evidence.problem.demand.peak_rate / first.replicas
+        if evidence.knowledge.standing(first.candidate).is_confirmed(owed):
+            return DecisionKind.FOUND
     if evidence.stopped_by_budget:
         return DecisionKind.BUDGET_EXHAUSTED
     if choice is not None:
@@ -82,11 +84,10 @@ def _kind(evidence: Evidence, choice: Choice | None) -> DecisionKind:
 
 def _is_undecided(evidence: Evidence, candidate: Candidate) -> bool:
     standing = evidence.knowledge.standing(candidate)
-    return (
-        standing.out is None
-        and standing.refused is not None
-        and standing.refused.verdict.outcome in {Outcome.INCONCLUSIVE, Outcome.INVALID}
-    )
+    if standing.out is not None:
+        return False
+    doubtful = standing.refused is not None and standing.refused.verdict.outcome is Outcome.INCONCLUSIVE
+    return doubtful or bool(standing.set_aside)
 
 
 def _choice(evidence: Evidence, candidate: Candidate, replicas: int, result: TrialResult) -> Choice:
@@ -172,14 +173,20 @@ def _proved(problem: Problem, choice: Choice, gap: Decimal | None, rejected: Seq
 
 
 def _not_proved(
-    problem: Problem, choice: Choice | None, gap: Decimal | None, rejected: Sequence[Rejection]
+    problem: Problem,
+    choice: Choice | None,
+    gap: Decimal | None,
+    rejected: Sequence[Rejection],
+    sentinels_failed: int,
 ) -> tuple[str, ...]:
     sentences = []
     undecided = sum(r.undecided for r in rejected)
     if choice is None and undecided:
         sentences.append(f"{undecided} candidates were not decided")
     if gap:
-        sentences.append(f"{undecided} undecided candidates might save up to {gap:,.2f} a month")
+        sentences.append(f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} a month")
+    if sentinels_failed:
+        sentences.append("whether the machine kept its speed could not be looked at again")
     if choice is not None and choice.result.trial.seed_block == 0:
         sentences.append("the answer was measured once and not confirmed on a fresh start")
     if choice is not None and problem.quality != "Off" and _changes_answers(problem, choice.candidate):

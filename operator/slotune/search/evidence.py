@@ -48,6 +48,22 @@ class Evidence:
         """Fewest replicas that the bounds allow."""
         return self.replicas_for(self.bounds.capacity_at_most(candidate))
 
+    def fewest_undecided(self, candidate: Candidate) -> int | None:
+        """Fewest replicas at which the candidate may still keep the promise: neither bound nor Fail says no.
+
+        None when it is out at every rate, or shown to fail up to the most replicas allowed.
+        """
+        standing = self.knowledge.standing(candidate)
+        if standing.out is not None or (standing.passed is None and self.bounds.floor(candidate) is not None):
+            return None
+        peak = self.problem.demand.peak_rate
+        replicas = self.least_replicas(candidate)
+        while (
+            standing.is_failed(peak / replicas) and replicas <= self.problem.hardware[candidate.gpu_class].replicas_max
+        ):
+            replicas += 1
+        return replicas if replicas <= self.problem.hardware[candidate.gpu_class].replicas_max else None
+
     def cost(self, candidate: Candidate, replicas: int) -> Decimal:
         """Monthly cost."""
         return monthly_cost(replicas, self.problem.hardware[candidate.gpu_class].price_per_hour)

@@ -1,79 +1,24 @@
-"""What every result so far says about each candidate: the fold that makes the search stateless.
-
-Capacity is monotone: a pass at a rate is a pass below it, a fail at a rate is a fail above it.
-So all that must be remembered of a candidate is the fastest rate that passed and the slowest
-that did not.
-"""
+"""What every result so far says about each candidate: the fold that makes the search stateless."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
+from slotune.search.drift import drifted_trials
 from slotune.search.problem import Problem, Pruned
+from slotune.search.standing import Standing, same_rate
 from slotune.search.trial import Purpose, TrialResult
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["ATTEMPTS", "Knowledge", "Standing", "same_rate"]
+__all__ = ["ATTEMPTS", "CONTEXT_TOO_SMALL", "Knowledge"]
 
 ATTEMPTS = 2
 """An Invalid measurement is repeated once, then the candidate is set aside at that rate."""
-
-
-def same_rate(left: float, right: float) -> bool:
-    """Whether two rates are one question (they may differ by rounding)."""
-    return math.isclose(left, right, rel_tol=1e-6)
-
-
-@dataclass(slots=True)
-class Standing:
-    """One candidate's record."""
-
-    results: list[TrialResult] = field(default_factory=list)
-    """Load trials whose verdict still counts, oldest first."""
-    passed: TrialResult | None = None
-    """The pass at the fastest rate, not overruled by a confirmation."""
-    confirmed: TrialResult | None = None
-    """The confirmation that passed at the fastest rate."""
-    refused_from: float = math.inf
-    """Slowest rate that did not pass: nothing at or above it will."""
-    refused: TrialResult | None = None
-    """The trial behind ``refused_from``."""
-    out: Pruned | None = None
-    """Why the candidate is out at every rate."""
-
-    def passes(self, rate: float) -> bool:
-        """Whether a pass at ``rate`` or above is known."""
-        return self.passed is not None and (self.passed.trial.rate >= rate or same_rate(self.passed.trial.rate, rate))
-
-    def is_confirmed(self, rate: float) -> bool:
-        """Whether a confirmation at ``rate`` or above passed."""
-        return self.confirmed is not None and (
-            self.confirmed.trial.rate >= rate or same_rate(self.confirmed.trial.rate, rate)
-        )
-
-    def is_refused(self, rate: float) -> bool:
-        """Whether ``rate`` or a slower one was tried without a pass."""
-        return rate >= self.refused_from or same_rate(rate, self.refused_from)
-
-    def accept(self, result: TrialResult) -> None:
-        """Remember a pass, or a confirmation, when it is at a faster rate than the one before."""
-        before = self.confirmed if result.trial.seed_block > 0 else self.passed
-        if before is not None and before.trial.rate >= result.trial.rate:
-            return
-        if result.trial.seed_block > 0:
-            self.confirmed = result
-        else:
-            self.passed = result
-
-    def refuse(self, result: TrialResult) -> None:
-        """Remember a rate that did not pass; it overrules a pass at or above it (fresh seeds did not agree)."""
-        if result.trial.rate < self.refused_from:
-            self.refused_from, self.refused = result.trial.rate, result
-        if self.passed is not None and self.is_refused(self.passed.trial.rate):
-            self.passed = self.confirmed = None
+CONTEXT_TOO_SMALL = "ContextTooSmall"
+"""Code of a verdict that no other rate would change: the prompts do not fit a slot."""
 
 
 @dataclass(slots=True)
@@ -89,28 +34,34 @@ class Knowledge:
     """Results whose measurement can be trusted: neither Invalid nor from a stretch in which the machine drifted."""
     since_sentinel: int = 0
     """Trials since the machine was last seen undrifted."""
+    sentinels_failed: int = 0
+    """Sentinels in a row that brought no probe."""
     all_invalid: bool = False
 
     @classmethod
     def from_results(cls, problem: Problem, results: Sequence[TrialResult]) -> Knowledge:
         """Fold ``results`` in the order in which they were measured."""
         knowledge = cls({})
-        drifted = _drifted(problem, results)
+        drifted = drifted_trials(problem, results)
+        faulty = 0
         for index, result in enumerate(results):
             knowledge.trials += 1
             knowledge.gpu_seconds += result.gpu_seconds
-            if index not in drifted and result.verdict.outcome is not Outcome.INVALID:
+            at_fault = index in drifted or result.verdict.outcome is Outcome.INVALID
+            if not at_fault:
                 knowledge.sound.append(result)
             if result.trial.purpose is Purpose.SENTINEL:
-                knowledge.since_sentinel = 0
+                knowledge._look_at_machine(result)
                 continue
             knowledge.since_sentinel += 1
-            if index not in drifted or result.trial.attempt >= ATTEMPTS:
+            if at_fault:
+                faulty += 1
+                if result.trial.attempt >= ATTEMPTS:
+                    knowledge.standing(result.trial.candidate).give_up(result)
+            else:
                 knowledge._learn(problem, result)
-        load = [r for r in results if r.trial.purpose is not Purpose.SENTINEL]
-        knowledge.all_invalid = bool(load) and all(
-            r.verdict.outcome is Outcome.INVALID or i in drifted for i, r in enumerate(load)
-        )
+        load = sum(result.trial.purpose is not Purpose.SENTINEL for result in results)
+        knowledge.all_invalid = load > 0 and faulty == load
         return knowledge
 
     def standing(self, candidate: Candidate) -> Standing:
@@ -127,23 +78,27 @@ class Knowledge:
             for r in results
         )
 
+    def _look_at_machine(self, sentinel: TrialResult) -> None:
+        if sentinel.probe is None:
+            self.sentinels_failed += 1
+        else:
+            self.since_sentinel = self.sentinels_failed = 0
+
     def _learn(self, problem: Problem, result: TrialResult) -> None:
         trial, standing = result.trial, self.standing(result.trial.candidate)
-        outcome = result.verdict.outcome
-        if outcome is Outcome.INVALID and trial.attempt < ATTEMPTS:
-            return
         standing.results.append(result)
-        if result.failure is not None:
-            standing.out = Pruned(trial.candidate, result.failure.value, result.verdict.reason)
-            if result.failure.is_memory:
-                self._remove_hungrier(problem, result)
-            return
-        if outcome is Outcome.PASS:
+        if result.verdict.outcome is Outcome.PASS:
             standing.accept(result)
             return
         if trial.seed_block > 0:
             self.confirmations_failed += 1
-        standing.refuse(result)
+        if _is_out_for_good(result):
+            code = result.failure.value if result.failure is not None else result.verdict.code
+            standing.out = Pruned(trial.candidate, code, result.verdict.reason)
+            if _needs_too_much_of_the_device(result):
+                self._remove_hungrier(problem, result)
+        else:
+            standing.refuse(result)
 
     def _remove_hungrier(self, problem: Problem, crashed: TrialResult) -> None:
         """A crash on memory removes every candidate of the GPU class that needs at least as much."""
@@ -163,36 +118,31 @@ class Knowledge:
                     )
 
 
-def _drifted(problem: Problem, results: Sequence[TrialResult]) -> frozenset[int]:
-    """Indices of trials between two idle probes of the baseline that disagree by more than the limit.
+def _is_out_for_good(result: TrialResult) -> bool:
+    """Whether no slower rate can help: it never came up as asked, or its slots can't hold the prompts.
 
-    Each sentinel is compared with the one before it, not with the first: a machine that changed
-    speed for good must not invalidate everything ever after.
+    A server that was up and then crashed or wedged did so under this load; a slow owed rate is first tried far
+    above it, so such an end refuses that rate only.
     """
-    limit = problem.measurement.drift_limit
-    drifted: set[int] = set()
-    reference = None
-    since: list[int] = []
-    for index, result in enumerate(results):
-        is_probe = result.trial.candidate == problem.baseline and result.probe is not None
-        if result.trial.purpose is Purpose.SENTINEL:
-            if is_probe:
-                if reference is not None and _change(reference, result) > limit:
-                    drifted.update(since)
-                reference, since = result, []
-            continue
-        if reference is None and is_probe:
-            reference = result
-        since.append(index)
-    return frozenset(drifted)
+    if result.verdict.code == CONTEXT_TOO_SMALL:
+        return True
+    return result.failure is not None and not (result.effective and result.failure in _UNDER_LOAD)
 
 
-def _change(before: TrialResult, after: TrialResult) -> float:
-    """Largest relative change of prefill speed and decode step; a speed that was not measured did not change."""
-    assert before.probe is not None
-    assert after.probe is not None
-    pairs = (
-        (before.probe.fastest_prefill, after.probe.fastest_prefill),
-        (before.probe.fastest_step, after.probe.fastest_step),
+def _needs_too_much_of_the_device(result: TrialResult) -> bool:
+    """Host memory is left out: what fills it (the prompt cache) is no part of the predicted bytes."""
+    return (
+        result.failure is not None
+        and result.failure.is_memory
+        and result.failure is not FailureClass.OUT_OF_MEMORY_HOST
     )
-    return max((abs(new / old - 1) for old, new in pairs if old > 0 and new > 0), default=0.0)
+
+
+_UNDER_LOAD = frozenset(
+    {
+        FailureClass.CRASHED,
+        FailureClass.WEDGED,
+        FailureClass.OUT_OF_MEMORY_RUNTIME,
+        FailureClass.OUT_OF_MEMORY_HOST,
+    }
+)

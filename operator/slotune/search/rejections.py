@@ -12,7 +12,6 @@ from slotune.llama.candidate import Candidate
 from slotune.search.decision import Choice, Rejection
 from slotune.search.evidence import Evidence
 from slotune.search.lossiness import lossiness
-from slotune.verdict.verdicts import Outcome
 
 __all__ = ["CHECKS", "cost_gap", "rejections"]
 
@@ -27,13 +26,17 @@ def rejections(evidence: Evidence, choice: Choice | None) -> tuple[Rejection, ..
     return (*never_started, *(_first(evidence, candidate, choice) for candidate in others))
 
 
-def cost_gap(evidence: Evidence, choice: Choice, rejected: tuple[Rejection, ...]) -> Decimal:
-    """Monthly cost that an undecided candidate might still save; 0 is proved cheapest."""
-    least = min(
-        (_least_cost(evidence, r.candidate) for r in rejected if r.undecided),
-        default=choice.monthly_cost,
-    )
-    return max(Decimal(0), choice.monthly_cost - least)
+def cost_gap(evidence: Evidence, choice: Choice) -> Decimal:
+    """Monthly cost that something undecided might still save, the choice itself on fewer replicas included.
+
+    0 is proved cheapest: everything cheaper was ruled out by a bound or shown to fail.
+    """
+    least = choice.monthly_cost
+    for candidate in evidence.problem.candidates:
+        replicas = evidence.fewest_undecided(candidate)
+        if replicas is not None:
+            least = min(least, evidence.cost(candidate, replicas))
+    return choice.monthly_cost - least
 
 
 def _first(evidence: Evidence, candidate: Candidate, choice: Choice | None) -> Rejection:
@@ -50,18 +53,17 @@ def _could_not_run(evidence: Evidence, candidate: Candidate, _: Choice | None) -
 
 
 def _did_not_pass(evidence: Evidence, candidate: Candidate, choice: Choice | None) -> Rejection | None:
-    refused = evidence.knowledge.standing(candidate).refused
+    standing = evidence.knowledge.standing(candidate)
+    refused = standing.refused or (standing.set_aside[-1] if standing.set_aside else None)
     if refused is None:
         return None
-    open_ended = refused.verdict.outcome in {Outcome.INCONCLUSIVE, Outcome.INVALID}
-    cheaper = choice is None or _least_cost(evidence, candidate) < choice.monthly_cost
     rate = refused.trial.rate
     return Rejection(
         candidate,
         refused.verdict.code,
         f"at {rate:.3g} requests/s: {refused.verdict.reason}",
         rate,
-        undecided=open_ended and cheaper,
+        undecided=_may_be_cheaper(evidence, candidate, choice),
     )
 
 
@@ -100,7 +102,7 @@ def _passed_without_being_cheaper(evidence: Evidence, candidate: Candidate, choi
 
 
 def _cannot_be_cheaper(evidence: Evidence, candidate: Candidate, choice: Choice | None) -> Rejection | None:
-    if choice is None or _least_cost(evidence, candidate) < choice.monthly_cost:
+    if choice is None or _may_be_cheaper(evidence, candidate, choice):
         return None
     models = evidence.problem.models
     more_lossy = lossiness(candidate, models) > lossiness(choice.candidate, models)
@@ -127,10 +129,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _least_cost(evidence: Evidence, candidate: Candidate) -> Decimal:
-    """Monthly cost of the fewest replicas at which the candidate is still undecided."""
-    replicas = evidence.least_replicas(candidate)
-    refused = evidence.knowledge.standing(candidate).refused
-    if refused is not None:
-        replicas = max(replicas, evidence.replicas_for(refused.trial.rate))
-    return evidence.cost(candidate, replicas)
+def _may_be_cheaper(evidence: Evidence, candidate: Candidate, choice: Choice | None) -> bool:
+    """Whether fewer replicas than the answer costs are still open for the candidate."""
+    replicas = evidence.fewest_undecided(candidate)
+    return replicas is not None and (choice is None or evidence.cost(candidate, replicas) < choice.monthly_cost)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.memory import predict
 from slotune.search.decision import Step
 from slotune.search.evidence import Evidence
-from slotune.search.knowledge import Standing
+from slotune.search.standing import Standing
 from slotune.search.trial import TrialResult
 
 __all__ = ["GROUPS", "SAID_ALOUD", "StoryStep", "story_steps", "told_steps"]
@@ -104,7 +105,8 @@ def told_steps(evidence: Evidence, winner: Candidate, winner_replicas: int) -> t
         last = step.candidate
     standing = knowledge.standing(winner)
     changed = winner.changed_from(last)
-    name = next(group for group, names in GROUPS if changed[0] in names)
+    telling = [n for n in changed if (n, getattr(last, n), getattr(winner, n)) not in SAID_ALOUD] or changed
+    name = next(group for group, names in GROUPS if telling[0] in names)
     result = standing.confirmed or standing.passed
     told.append(Step(name, winner, winner_replicas, evidence.cost(winner, winner_replicas), result, changed))
     return tuple(told)
@@ -114,8 +116,11 @@ def _step(evidence: Evidence, name: str, candidate: Candidate, changed: tuple[st
     """Ask upwards from ``least``: a Fail is short, and more replicas than today are not worth a trial."""
     problem = evidence.problem
     standing = evidence.knowledge.standing(candidate)
+    hardware = problem.hardware[candidate.gpu_class]
     needed = problem.memory_bytes.get(candidate)
-    limit = problem.hardware[candidate.gpu_class].memory_bytes
+    if needed is None:  # a step between lies outside the space as a rule
+        needed = predict(candidate, problem.models[candidate.variant], on_gpu=hardware.is_gpu).needed
+    limit = hardware.memory_bytes
     if standing.out is not None:
         return StoryStep(name, candidate, changed, None, None, _last(standing), standing.out.reason)
     if needed is not None and limit is not None and needed > limit:
@@ -125,7 +130,7 @@ def _step(evidence: Evidence, name: str, candidate: Candidate, changed: tuple[st
         owed = problem.demand.peak_rate / replicas
         if standing.passes(owed):
             return StoryStep(name, candidate, changed, replicas, None, standing.passed)
-        if not standing.is_refused(owed):
+        if not standing.is_closed(owed):
             return StoryStep(name, candidate, changed, None, replicas, _last(standing), "not measured")
     return StoryStep(name, candidate, changed, None, None, standing.refused, f"not kept with {most} either")
 

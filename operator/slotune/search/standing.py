@@ -1,0 +1,94 @@
+"""One candidate's record: at which rates it passed, was refused, failed, or could not be judged.
+
+Capacity is monotone: a pass at a rate is a pass below it, a fail at a rate is a fail above it. So of
+passes and fails only the extreme ones must be remembered. A measurement that was at fault twice says
+nothing about other rates, so it sets aside exactly its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from slotune.search.problem import Pruned
+from slotune.search.trial import TrialResult
+from slotune.verdict.verdicts import Outcome
+
+__all__ = ["Standing", "same_rate"]
+
+
+def same_rate(left: float, right: float) -> bool:
+    """Whether two rates are one question (they may differ by rounding)."""
+    return math.isclose(left, right, rel_tol=1e-6)
+
+
+@dataclass(slots=True)
+class Standing:
+    """One candidate's record."""
+
+    results: list[TrialResult] = field(default_factory=list)
+    """Load trials whose verdict still counts, oldest first."""
+    passed: TrialResult | None = None
+    """The pass at the fastest rate, not overruled by a confirmation."""
+    confirmed: TrialResult | None = None
+    """The confirmation that passed at the fastest rate."""
+    refused_from: float = math.inf
+    """Slowest rate that did not pass: nothing at or above it is asked again."""
+    refused: TrialResult | None = None
+    """The trial behind ``refused_from``."""
+    failed_from: float = math.inf
+    """Slowest rate that was shown to fail: unlike ``refused_from``, no Inconclusive counts."""
+    set_aside: list[TrialResult] = field(default_factory=list)
+    """Measurements that were at fault for the last time: their rate, and no other, is given up."""
+    out: Pruned | None = None
+    """Why the candidate is out at every rate."""
+
+    def passes(self, rate: float) -> bool:
+        """Whether a pass at ``rate`` or above is known."""
+        return self.passed is not None and _at_least(self.passed.trial.rate, rate)
+
+    def is_confirmed(self, rate: float) -> bool:
+        """Whether a confirmation at ``rate`` or above passed."""
+        return self.confirmed is not None and _at_least(self.confirmed.trial.rate, rate)
+
+    def is_refused(self, rate: float) -> bool:
+        """Whether ``rate`` or a slower one was tried without a pass."""
+        return _at_least(rate, self.refused_from)
+
+    def is_closed(self, rate: float) -> bool:
+        """Whether ``rate`` is not asked again: refused, or given up."""
+        return self.is_refused(rate) or any(same_rate(rate, result.trial.rate) for result in self.set_aside)
+
+    def is_failed(self, rate: float) -> bool:
+        """Whether ``rate`` or a slower one was shown to fail."""
+        return _at_least(rate, self.failed_from)
+
+    def accept(self, result: TrialResult) -> None:
+        """Remember a pass, or a confirmation, when it is at a faster rate than the one before."""
+        before = self.confirmed if result.trial.seed_block > 0 else self.passed
+        if before is not None and before.trial.rate >= result.trial.rate:
+            return
+        if result.trial.seed_block > 0:
+            self.confirmed = result
+        else:
+            self.passed = result
+
+    def refuse(self, result: TrialResult) -> None:
+        """Remember a rate that did not pass; it overrules a pass at or above it (fresh seeds did not agree)."""
+        rate = result.trial.rate
+        if rate < self.refused_from:
+            self.refused_from, self.refused = rate, result
+        if result.verdict.outcome is Outcome.FAIL:
+            self.failed_from = min(self.failed_from, rate)
+        if self.passed is not None and self.is_refused(self.passed.trial.rate):
+            self.passed = self.confirmed = None
+
+    def give_up(self, result: TrialResult) -> None:
+        """Remember a rate that could not be measured; an unconfirmed pass at it stays unconfirmed, so it goes too."""
+        self.set_aside.append(result)
+        if self.passed is not None and same_rate(self.passed.trial.rate, result.trial.rate):
+            self.passed = self.confirmed = None
+
+
+def _at_least(rate: float, other: float) -> bool:
+    return rate >= other or same_rate(rate, other)

@@ -62,12 +62,11 @@ def tune(
         reading.model_paths,
         directory / "servers",
         threads=reading.baseline.threads,
-        gpu_expected=any(hardware.is_gpu for hardware in reading.problem.hardware.values()),
     )
     with Ledger(directory) as ledger:
         reporter = LiveReporter(progress, reading.problem, lambda result: _why(reading.problem, result))
         try:
-            answer = uvloop.run(search_and_measure(reading.problem, sandbox, ledger, reporter, without_what_cannot_fit))
+            answer = uvloop.run(search_and_measure(reading.space, sandbox, ledger, reporter, without_what_cannot_fit))
         finally:
             reporter.close()
         _tell(answer, reading, directory, output)
@@ -90,7 +89,7 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     """Write the report and the document, then print the end of the story."""
     problem = answer.problem
     decision = _with_binding_constraint(problem, answer)
-    findings = {r.trial.key(problem.context): [_why(problem, r)] for r in answer.results}
+    findings = {r.trial.key(problem.context): [why] for r in answer.results if (why := _why(problem, r))}
     flags = [] if decision.choice is None else reading.baseline.flags_for(decision.choice.candidate)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     html = render_html(

@@ -57,6 +57,7 @@ _TITLES = {
     "baseline": ("Today", "What runs now."),
     "queue": ("Queue", "How many requests are answered at the same time."),
     "cache": ("Cache", "Prompts that need not be read again."),
+    "replicas": ("Fewer machines", "The same settings on fewer of them."),
     "bytes": ("Bytes", "Fewer bytes to read for each token."),
     "hardware": ("Hardware", "Another class of machine."),
     "winner": ("Winner", "All changes together."),

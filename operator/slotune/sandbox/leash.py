@@ -41,9 +41,10 @@ def main(argv: Sequence[str]) -> NoReturn:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     if os.getppid() != parent:  # it died before the line above
         os._exit(EXIT_NOT_FOUND)
+    leash = os.getpid()
     child = os.fork()
     if child == 0:
-        _become(command, address_space)
+        _become(command, address_space, leash)
 
     while True:
         number = signal.sigwait(awaited)
@@ -59,10 +60,9 @@ def main(argv: Sequence[str]) -> NoReturn:
             _end_like(signal.SIGKILL)
 
 
-def _become(command: list[str], address_space: int) -> NoReturn:
-    leash = os.getppid()
+def _become(command: list[str], address_space: int, leash: int) -> NoReturn:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the leash itself be killed
-    if os.getppid() != leash:
+    if os.getppid() != leash:  # it died before the line above
         os._exit(EXIT_NOT_FOUND)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash would write tens of GB of weights to disk
     if address_space:

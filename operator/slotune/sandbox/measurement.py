@@ -36,7 +36,16 @@ from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
 from slotune.verdict.violations import violation_shares
 
-__all__ = ["Findings", "Question", "ServerWedgedError", "measure_server", "requests_per_run", "run_seed", "unmeasured"]
+__all__ = [
+    "Findings",
+    "Question",
+    "ServerWedgedError",
+    "measure_server",
+    "out_of_time",
+    "requests_per_run",
+    "run_seed",
+    "unmeasured",
+]
 
 T = TypeVar("T")
 
@@ -49,6 +58,11 @@ IDLE_LIMIT_S = 120.0
 
 class ServerWedgedError(Exception):
     """The server holds requests and does nothing any more; /health may well say 200 (llama.cpp#27388)."""
+
+    def __init__(self, reason: str, runs: tuple[RunResult, ...] = ()) -> None:
+        super().__init__(reason)
+        self.runs = runs
+        """Runs that had ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +128,13 @@ def requests_per_run(measurement: Measurement, promise: Promise, confidence: flo
     looks = 1 + measurement.extensions
     fewest = fewest_requests(promise.violation_share, look_confidence(confidence, looks))
     return max(measurement.requests_per_run, math.ceil(fewest / measurement.runs))
+
+
+def out_of_time(confidence: float) -> Verdict:
+    """The verdict on a server whose time was up before anything was measured."""
+    return Verdict(
+        Outcome.INCONCLUSIVE, "the trial's time was up before anything was measured", "TimeLimit", confidence
+    )
 
 
 def unmeasured(error: ServerError | IdleProbeError, confidence: float) -> Verdict:
@@ -207,6 +228,8 @@ class _Session:
             if verdict.outcome is not Outcome.INCONCLUSIVE or self.tally.must_stop or self.out_of_time:
                 break
         assert verdict is not None
+        if self.out_of_time and not verdict.requests:
+            return out_of_time(self.question.confidence)
         return verdict
 
     async def one_run(self, number: int, vocabulary: int | None, *, extending: bool) -> None:
@@ -260,7 +283,7 @@ class _Session:
             await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
             if job.done():
                 return job.result()
-            raise ServerWedgedError(watch.result())
+            raise ServerWedgedError(watch.result(), tuple(self.runs))
         finally:
             for task in (job, watch):
                 task.cancel()
@@ -272,7 +295,7 @@ class _Session:
         try:
             await self.server.wait_idle(IDLE_LIMIT_S)
         except NotIdleError as error:
-            raise ServerWedgedError(str(error)) from error
+            raise ServerWedgedError(str(error), tuple(self.runs)) from error
 
     def time_is_up(self) -> bool:
         """Whether the trial has used up its time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -10,6 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
+
 from slotune.llama.candidate import Candidate
 from slotune.llama.effective import Mismatch, check_effective, effective_values
 from slotune.llama.engine import Engine
@@ -17,9 +20,11 @@ from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.flags import to_args
 from slotune.llama.server_http import ServerError, UnexpectedAnswerError
 from slotune.llama.watchdog import LIMIT_S
+from slotune.load.lengths import DemandError
 from slotune.load.probe import IdleProbeError
+from slotune.load.shards import ShardError
 from slotune.load.target import Target
-from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, unmeasured
+from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.search.problem import Problem
@@ -29,6 +34,8 @@ from slotune.verdict.verdicts import Outcome, Verdict
 __all__ = ["ProcessSandbox"]
 
 LOG_TAIL_LINES = 20
+LIMIT_GRACE_S = 5.0
+"""Beyond a trial's limit: the load's own stop comes first, and leaves a verdict."""
 
 
 class ProcessSandbox:
@@ -39,7 +46,6 @@ class ProcessSandbox:
         engine: which llama-server runs the candidates.
         model_paths: weights file on this machine, by variant.
         directory: gets one directory per trial, with the server's log.
-        gpu_expected: work that stays on the CPU is a failure.
         threads: for candidates that state none; None takes every core that this process may use.
         wedge_limit_s: seconds without any sign of life after which a server is given up.
         clock: seconds, monotonic.
@@ -52,13 +58,12 @@ class ProcessSandbox:
         model_paths: Mapping[str, Path],
         directory: Path,
         *,
-        gpu_expected: bool = False,
         threads: int | None = None,
         wedge_limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._problem, self._engine, self._model_paths = problem, engine, model_paths
-        self._directory, self._gpu_expected, self._clock = directory, gpu_expected, clock
+        self._directory, self._clock = directory, clock
         self._threads, self._wedge_limit_s = threads, wedge_limit_s
 
     async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
@@ -76,7 +81,18 @@ class ProcessSandbox:
         )
         listener(Progress("starting"))
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        measured = await self._on(process, trial, alias, listener, began)
+        try:
+            # What the load itself does not notice: start, probe, priming, waits. It stops the server on the way out.
+            limit = None if trial.time_limit_s is None else trial.time_limit_s + LIMIT_GRACE_S
+            async with asyncio.timeout(limit):
+                measured = await self._on(process, trial, alias, listener, began)
+        except TimeoutError:
+            measured = Measured(TrialResult(trial, out_of_time(trial.confidence), 0.0))
+        except (ShardError, DemandError, aiohttp.ClientError, OSError) as error:
+            reason = f"the measurement broke on this machine: {error or type(error).__name__}"
+            measured = Measured(
+                TrialResult(trial, Verdict(Outcome.INVALID, reason, "SandboxBroken", trial.confidence), 0.0)
+            )
         result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
         return Measured(result, measured.runs)
 
@@ -117,7 +133,7 @@ class ProcessSandbox:
             question = self._question(base.trial, began)
             findings = await measure_server(process.server, Target(process.base_url, alias), question, listener)
         except ServerWedgedError as error:
-            return Measured(_failed(base, process.failure(wedged=True), process, str(error)))
+            return Measured(_failed(base, process.failure(wedged=True), process, str(error)), error.runs)
         except (ServerError, IdleProbeError) as error:
             if process.alive:
                 return Measured(replace(base, verdict=unmeasured(error, base.trial.confidence)))
@@ -145,14 +161,16 @@ class ProcessSandbox:
     async def _inspect(self, base: TrialResult, process: LlamaProcess) -> tuple[TrialResult, list[Mismatch]]:
         """What the server says about itself before any load."""
         props, slots = await process.server.props(), await process.server.slots()
-        facts = process.log_facts()
+        facts, candidate = process.log_facts(), base.trial.candidate
         known = replace(
             base,
             memory_bytes=facts.memory_bytes,
             compute_buffer_bytes=facts.device_compute_bytes,
             effective=effective_values(props, slots, facts),
         )
-        return known, check_effective(base.trial.candidate, props, slots, facts, self._gpu_expected)
+        return known, check_effective(
+            candidate, props, slots, facts, self._problem.hardware[candidate.gpu_class].is_gpu
+        )
 
 
 def _mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult:

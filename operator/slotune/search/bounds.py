@@ -58,8 +58,7 @@ def replicas_at_least(peak_rate: float, capacity: float) -> int:
 def uncached_tokens(candidate: Candidate, demand: Demand, prompt_tokens: float) -> float:
     """Fewest prompt tokens that must be computed when the prefix cache is perfect; estimates count at their least."""
     reusable = demand.reusable_tokens if candidate.cache_prompt else 0.0
-    margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
-    return max(1.0, (prompt_tokens - reusable) / margin)
+    return max(1.0, (prompt_tokens - reusable) / _margin(demand))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +116,25 @@ class RooflineBounds:
             ),
             default=0.0,
         )
-        bandwidth = self.problem.hardware[candidate.gpu_class].bandwidth_bytes_per_s
+        bandwidth = self._bandwidth_at_most(candidate.gpu_class)
         if bandwidth is None:
             return measured
         facts = models[candidate.variant]
-        context = max(0.0, demand.input_tokens_mean)
+        context = demand.input_tokens_mean / _margin(demand)
         read = facts.active_weights_bytes + sequences * context * _kv_bytes_per_token(facts, candidate)
         return max(measured, read / bandwidth)
+
+    def _bandwidth_at_most(self, gpu_class: str) -> float | None:
+        """The declared bandwidth, or what a probe needed at least: a declaration that is too low must not rule out."""
+        declared = self.problem.hardware[gpu_class].bandwidth_bytes_per_s
+        if declared is None:
+            return None
+        seen = (
+            self.problem.models[speed.candidate.variant].active_weights_bytes / speed.decode_step_s * REPEAT_SLACK
+            for speed in self.speeds
+            if speed.candidate.gpu_class == gpu_class and speed.decode_step_s > 0
+        )
+        return max(declared, *seen, declared)
 
     def capacity_at_most(self, candidate: Candidate) -> float:
         """1 / (GPU-seconds of one request): prefill of the uncached part, and its share of full decode steps."""
@@ -134,7 +145,10 @@ class RooflineBounds:
             slots = candidate.parallel_slots
             output = demand.mean_answer if demand.ignore_eos else 1.0
             decode = max(0.0, output - 1) * self.decode_step_at_least(candidate, slots) / slots
-        prefill = uncached_tokens(candidate, demand, demand.input_tokens_mean) / self.prefill_speed_at_most(candidate)
+        uncached = uncached_tokens(candidate, demand, demand.input_tokens_mean)
+        # A probe reads one prompt at a time; under load, short ones share a physical batch and are read faster.
+        shared = min(BATCH_SLACK_MOST, max(1.0, min(candidate.ubatch_size, candidate.batch_size) / uncached))
+        prefill = uncached / (self.prefill_speed_at_most(candidate) * (shared if candidate.parallel_slots > 1 else 1.0))
         seconds = prefill + decode
         return 1 / seconds if seconds > 0 else math.inf
 
@@ -159,6 +173,11 @@ class RooflineBounds:
                 f"one user alone gets at most {1 / step:.1f} tokens/s here, {owed:g} are owed",
             )
         return None
+
+
+def _margin(demand: Demand) -> float:
+    """What estimated token counts may be too high by; 1 where they are exact."""
+    return 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
 
 
 def _kind(candidate: Candidate) -> tuple[object, ...]:

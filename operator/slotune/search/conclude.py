@@ -181,10 +181,13 @@ def _not_proved(
 ) -> tuple[str, ...]:
     sentences = []
     undecided = sum(r.undecided for r in rejected)
+    currency = "" if choice is None else problem.hardware[choice.candidate.gpu_class].currency
     if choice is None and undecided:
-        sentences.append(f"{undecided} candidates were not decided")
+        sentences.append(f"{undecided} {'candidate was' if undecided == 1 else 'candidates were'} not decided")
     if gap:
-        sentences.append(f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} a month")
+        sentences.append(
+            f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} {currency} a month"
+        )
     if sentinels_failed:
         sentences.append("whether the machine kept its speed could not be looked at again")
     if choice is not None and choice.result.trial.seed_block == 0:

@@ -128,7 +128,8 @@ def build_space(
 def _product(baseline: Candidate, limits: SpaceLimits, needed: int) -> Iterator[Candidate]:
     axes: dict[str, Sequence[Any]] = {
         "parallel_slots": _values(limits.parallel_slots, SLOTS, baseline.parallel_slots),
-        "context_per_slot": limits.context_per_slot or (needed,),
+        # Padded as llama-server pads it: what the answer states is what is in effect.
+        "context_per_slot": tuple(dict.fromkeys(map(_padded, limits.context_per_slot or (needed,)))),
         "kv_unified": limits.kv_unified or (False, True),
         "batch_size": _values(limits.batch_size, BATCHES, baseline.batch_size),
         "ubatch_size": _values(limits.ubatch_size, UBATCHES, baseline.ubatch_size),
@@ -176,5 +177,12 @@ def _refusal(candidate: Candidate, needed: int, facts: ModelFacts) -> Pruned | N
             candidate,
             "ModelContextTooSmall",
             f"the model was trained for {facts.context_length} tokens, the longest request takes {needed}",
+        )
+    if candidate.context_per_slot > _padded(facts.context_length):
+        return Pruned(
+            candidate,
+            "ContextAboveTraining",
+            f"{candidate.context_per_slot} tokens per slot are more than the {facts.context_length} that the model was "
+            "trained for, and llama-server cuts them",
         )
     return None

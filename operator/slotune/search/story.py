@@ -63,6 +63,14 @@ def story_steps(evidence: Evidence, winner: Candidate, winner_replicas: int) -> 
     """Steps between baseline and winner (without both), those that change nothing left out."""
     steps: list[StoryStep] = []
     current = evidence.problem.baseline
+    today = evidence.knowledge.standing(current)
+    if current != winner and today.passes(evidence.problem.demand.peak_rate / evidence.problem.replicas_today):
+        # What keeps the promise today may do so with fewer: no change of settings may take credit for that.
+        fewer = _step(
+            evidence, "replicas", current, (), winner_replicas if current.gpu_class == winner.gpu_class else 1
+        )
+        if fewer.replicas != evidence.problem.replicas_today:
+            steps.append(fewer)
     for name, names in GROUPS:
         changed = tuple(n for n in winner.changed_from(current) if n in names)
         if not changed:
@@ -96,6 +104,9 @@ def told_steps(evidence: Evidence, winner: Candidate, winner_replicas: int) -> t
         )
     ]
     if winner == problem.baseline:
+        if winner_replicas != problem.replicas_today:
+            result = today.confirmed or today.passed
+            told.append(Step("replicas", winner, winner_replicas, evidence.cost(winner, winner_replicas), result))
         return tuple(told)
     last = problem.baseline
     for step in story_steps(evidence, winner, winner_replicas):

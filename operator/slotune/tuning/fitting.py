@@ -30,7 +30,12 @@ def without_what_cannot_fit(problem: Problem, results: Iterable[TrialResult]) ->
             kept.append(candidate)
         else:
             pruned.append(Pruned(candidate, "DoesNotFit", verdict.reason))
-    return replace(problem, candidates=tuple(kept), memory_bytes=needed, pruned=(*problem.pruned, *pruned))
+    return replace(
+        problem,
+        candidates=tuple(kept),
+        memory_bytes={**problem.memory_bytes, **needed},
+        pruned=(*problem.pruned, *pruned),
+    )
 
 
 def learned_from(problem: Problem, results: Iterable[TrialResult]) -> LearnedCompute:

@@ -34,6 +34,9 @@ class Reading:
     """What the manifests said, ready to be searched."""
 
     problem: Problem
+    """What can fit as far as is known before anything runs."""
+    space: Problem
+    """The same with everything that may be tried: starts correct what can fit."""
     baseline: Baseline
     model_paths: Mapping[str, Path]
     deployment: str
@@ -84,7 +87,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
     notes = (*manifests.notes, *local_notes, *baseline.notes)
     target = spec.target_ref.name if spec.target_ref is not None else problem.name
     fitting = without_what_cannot_fit(problem, ())
-    return Reading(fitting, baseline, paths, target, manifests.container.name, notes)
+    return Reading(fitting, problem, baseline, paths, target, manifests.container.name, notes)
 
 
 def _check_context(

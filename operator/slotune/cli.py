@@ -68,7 +68,8 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _manifest(tune)
     _models(tune)
     _engine(tune)
-    tune.add_argument("--out", type=Path, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
+    tune.add_argument("--gpu-class", metavar="NAME", help="the GPUClass that this machine is, when there are several")
+    tune.add_argument("--out", type=_folder, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
     _output(tune)
     tune.set_defaults(run=_tune)
 
@@ -157,10 +158,21 @@ def _manifest(parser: argparse.ArgumentParser) -> None:
         "--file",
         action="append",
         required=True,
+        type=_not_empty,
         metavar="FILE",
         help="manifest with a LlamaDeployment and what it refers to; a folder, or - for standard input; repeatable",
     )
     parser.add_argument("--name", help="the LlamaDeployment to take when there are several")
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: name a file or a folder")
+    return text
+
+
+def _folder(text: str) -> Path:
+    return Path(_not_empty(text))
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
@@ -196,6 +208,7 @@ def _tune(args: argparse.Namespace) -> int:
         args.name,
         models_dir=args.models_dir,
         engine_choice=args.engine,
+        gpu_class=args.gpu_class,
         out=args.out,
         output=args.output,
     )

@@ -217,7 +217,12 @@ def test_a_list_of_kubectl_is_read() -> None:
             "one currency",
             id="two currencies",
         ),
-        pytest.param([deployment(), gpu_class(), gpu_class()], "metadata.name", "stands twice", id="same object twice"),
+        pytest.param(
+            [deployment(), gpu_class(), gpu_class().replace("0.80", "0.90").replace("'1'", "'2'")],
+            "metadata.name",
+            "stands twice",
+            id="same name, other content",
+        ),
         pytest.param([gpu_class()], "", "no LlamaDeployment", id="no deployment"),
         pytest.param(["a: 1\n"], "", "ignored a document", id="nothing of slotune"),
     ],

@@ -90,6 +90,11 @@ CASES = {
         None,
         ["command", "shell"],
     ),
+    "a flag that the embedded engine does not take": (
+        {ARGS: ["-m", "/models/f16.gguf", "-c", "256", "--jinja"]},
+        None,
+        ["--engine", "--jinja", "--engine PATH"],
+    ),
     "too few requests to ever pass": ({"measurement__confidence": "0.99"}, None, ["requestsPerRun"]),
 }
 
@@ -139,3 +144,23 @@ def test_a_server_that_is_not_there_is_refused_before_anything_is_sent(tmp_path,
 def test_export_of_a_folder_without_an_answer_says_so(tmp_path, capsys):
     assert main(["export", str(tmp_path)]) == 2
     assert "decision.json" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_written_are_named_without_a_traceback(demo_model, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    command = ["engine", "requantize", str(demo_model), "--to", "Q8_0", "--out", str(tmp_path / "file")]
+    assert main(command) == 2
+    assert "file" in capsys.readouterr().err
+
+
+def test_an_empty_path_is_refused(tmp_path, capsys):
+    for more in (["-f", ""], ["-f", str(manifest(tmp_path)), "--out", ""]):
+        with pytest.raises(SystemExit) as stopped:
+            main(["tune", *more])
+        assert stopped.value.code == 2
+        assert "is empty" in capsys.readouterr().err
+
+
+def test_the_shipped_examples_can_be_checked_as_one_folder(capsys):
+    assert main(["validate", "-f", "examples"]) == 0
+    assert "support-chat: valid" in capsys.readouterr().out

@@ -39,7 +39,8 @@ def test_plain_lines_come_on_a_change_of_stage_and_every_ten_seconds():
     live.started(1, TRIAL)
     for stage in ("probing", "probing", "measuring", "measuring", "measuring"):
         live.progressed(Progress(stage, elapsed_s=1.0))
-    assert [line.split("·")[0].strip() for line in out.getvalue().splitlines()] == ["probing", "measuring"]
+    said = [line.split("·")[0].strip() for line in out.getvalue().splitlines()]
+    assert said == ["1  16 slots", "probing", "measuring"]
 
 
 def test_the_live_line_gives_way_to_the_result_and_stops_on_close():

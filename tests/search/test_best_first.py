@@ -5,6 +5,7 @@ A toy world knows every candidate's true capacity; exhaustive search over it is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -18,7 +19,7 @@ from slotune.search.decision import Decision, DecisionKind, monthly_cost
 from slotune.search.problem import Budget, Hardware, Measurement, Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.promise import Promise
-from slotune.verdict.verdicts import Outcome
+from slotune.verdict.verdicts import Outcome, Verdict
 from tests.search.worlds import KnownBounds, World, candidate, cheapest, live, problem
 
 # ---------------------------------------------------------------------- the story
@@ -159,7 +160,92 @@ def test_a_crash_for_another_reason_removes_nobody_else():
     assert decision.choice.candidate == fine
 
 
+def test_two_faulty_measurements_give_up_that_rate_and_no_other():
+    only, other = candidate(slots=1), candidate(slots=8)
+    faulty = 6 / 5
+    world = World(
+        {only: 6.0, other: 0.01},
+        verdicts=lambda t: Outcome.INVALID if t.candidate == only and abs(t.rate - faulty) < 1e-6 else None,
+    )
+    decision, _ = live(problem([only, other], replicas_today=5), world)
+    assert decision.choice is not None
+    assert (decision.choice.candidate, decision.choice.replicas) == (only, 1)
+
+
+def test_what_could_never_be_measured_leaves_a_gap_not_a_proof():
+    baseline, faulty = candidate(slots=1), candidate(slots=8)
+    world = World(
+        {baseline: 3.0, faulty: 6.0},
+        verdicts=lambda t: Outcome.INVALID if t.candidate == faulty else None,
+    )
+    decision, _ = live(problem([baseline, faulty], replicas_today=2), world)
+    assert decision.kind is DecisionKind.FOUND
+    assert decision.cost_gap == monthly_cost(1, Decimal("0.80"))
+    assert not any("can be cheaper" in sentence for sentence in decision.proved)
+
+
+def test_a_crash_far_above_the_owed_rate_does_not_rule_the_candidate_out():
+    only = candidate()
+    fragile = World({only: 0.2})
+
+    def measure(trial: Trial) -> TrialResult:
+        result = fragile.measure(trial)
+        if trial.rate <= 0.5:
+            return result
+        return replace(result, failure=FailureClass.WEDGED, effective=(("parallelSlots", "1"),))
+
+    space = problem([only], peak_rate=0.1)
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        results.append(measure(step))
+    assert step.kind is DecisionKind.FOUND
+
+
+def test_a_server_that_never_came_up_is_not_started_again():
+    broken, fine = candidate(slots=1), candidate(slots=8)
+    world = World({broken: 6.0, fine: 6.0}, failures={broken: FailureClass.CRASHED})
+    _, results = live(problem([broken, fine], replicas_today=4), world)
+    assert sum(r.trial.candidate == broken for r in results) == 1
+
+
+def test_a_full_host_cache_removes_nobody_who_has_none():
+    cached, plain = candidate(cache_ram_mib=4096), candidate(slots=2)
+    needs = {cached: 10, plain: 10}
+    world = World({cached: 6.0, plain: 6.0}, failures={cached: FailureClass.OUT_OF_MEMORY_HOST})
+    decision, _ = live(problem([cached, plain], memory_bytes=needs), world)
+    assert decision.choice is not None
+    assert decision.choice.candidate == plain
+
+
+def test_prompts_that_do_not_fit_are_not_asked_again_at_other_rates():
+    small, large = candidate(slots=1), candidate(slots=8)
+    world = World({small: 6.0, large: 6.0})
+
+    def measure(trial: Trial) -> TrialResult:
+        result = world.measure(trial)
+        if trial.candidate == large:
+            return result
+        verdict = Verdict(Outcome.FAIL, "too long", "ContextTooSmall", trial.confidence)
+        return replace(result, verdict=verdict)
+
+    space = problem([small, large], replicas_today=4)
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        results.append(measure(step))
+    assert sum(r.trial.candidate == small for r in results) == 1
+
+
 # ---------------------------------------------------------------------------- budget
+
+
+def test_a_budget_that_ends_early_proves_nothing_about_fewer_replicas_of_the_answer_itself():
+    only = candidate()
+    decision, _ = live(problem([only], replicas_today=5, budget=Budget(gpu_seconds=1e9, trials=1)), World({only: 3.0}))
+    assert decision.kind is DecisionKind.BUDGET_EXHAUSTED
+    assert decision.choice is not None
+    assert decision.choice.replicas == 5
+    assert decision.cost_gap == monthly_cost(4, Decimal("0.80"))
+    assert not any("can be cheaper" in sentence for sentence in decision.proved)
 
 
 def test_when_the_budget_ends_the_answer_is_what_runs_today_and_the_gap():
@@ -219,6 +305,47 @@ def test_trials_before_a_drift_are_measured_again_once():
     assert step.kind is DecisionKind.FOUND
     assert seen >= 2
     assert any(r.trial.attempt == 2 for r in results)
+
+
+def test_a_machine_that_never_holds_still_is_invalid_not_infeasible():
+    only = candidate()
+    world = World({only: 6.0})
+
+    def measure(trial: Trial) -> TrialResult:
+        sentinels = sum(t.purpose is Purpose.SENTINEL for t in world.asked)
+        world.probe = PROBE if sentinels % 2 else CRAWLING
+        world.verdicts = lambda _: Outcome.FAIL
+        return world.measure(trial)
+
+    space = problem([only], peak_rate=0.1, measurement=Measurement(sentinel_every=1), promise=Promise(60.0))
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        results.append(measure(step))
+    assert step.kind is DecisionKind.INVALID
+
+
+def test_a_sentinel_that_brings_no_speed_is_said_and_does_not_go_on_for_ever():
+    baseline, other = candidate(slots=1), candidate(slots=8)
+    world = World({baseline: 0.5, other: 6.0}, probe=PROBE)
+
+    def measure(trial: Trial) -> TrialResult:
+        result = world.measure(trial)
+        return replace(result, probe=None) if trial.purpose is Purpose.SENTINEL else result
+
+    space = problem([baseline, other], measurement=Measurement(sentinel_every=2), promise=Promise(60.0))
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        results.append(measure(step))
+    assert step.kind is DecisionKind.FOUND
+    assert any("kept its speed" in sentence for sentence in step.not_proved)
+
+
+def test_results_on_hardware_that_the_manifest_has_lost_are_left_alone():
+    gone, here = candidate(gpu_class="a10"), candidate()
+    world = World({gone: 6.0, here: 6.0})
+    old = world.measure(Trial(gone, 6.0))
+    decision, _ = live(problem([here]), world, results=[old])
+    assert decision.kind is DecisionKind.FOUND
 
 
 def test_a_speed_that_was_seen_while_the_machine_drifted_rules_nothing_out():

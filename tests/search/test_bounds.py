@@ -101,3 +101,31 @@ def test_the_best_of_several_probes_counts(probes):
 @given(st.floats(0.01, 100), st.integers(1, 50))
 def test_a_capacity_that_divides_the_peak_exactly_needs_exactly_that_many(peak, replicas):
     assert replicas_at_least(peak, peak / replicas) == replicas
+
+
+def test_a_declared_bandwidth_that_is_too_low_gives_way_to_what_was_measured():
+    slow = Hardware("l4", Decimal("0.80"), bandwidth_bytes_per_s=3e11)
+    space = problem([candidate()], hardware={"l4": slow}, demand=DEMAND, promise=Promise(1.0, 100.0))
+    bounds = RooflineBounds.from_results(space, [probed(candidate(), step=0.002)])
+    assert bounds.floor(candidate()) is None
+
+
+def test_short_prompts_may_share_a_physical_batch():
+    short = Demand(peak_rate=6.0, output_tokens=1, synthetic=SyntheticPrompts(8), input_tokens_mean=8)
+    space = problem([candidate(slots=1), candidate(slots=16)], demand=short)
+    bounds = RooflineBounds.from_results(space, [probed(candidate(), prefill=100.0)])
+    assert bounds.capacity_at_most(candidate(slots=16)) > 2 * bounds.capacity_at_most(candidate(slots=1))
+
+
+def test_a_mean_answer_bounds_the_capacity_not_the_longest():
+    long = Demand(
+        peak_rate=6.0,
+        output_tokens=1000,
+        synthetic=SyntheticPrompts(8),
+        input_tokens_mean=8,
+        asked_tokens_mean=50.0,
+        asked_tokens_max=1000,
+    )
+    space = problem([candidate()], demand=long)
+    bounds = RooflineBounds.from_results(space, [probed(candidate(), step=0.01)])
+    assert bounds.capacity_at_most(candidate()) > 1 / (50 * 0.01)

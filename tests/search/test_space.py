@@ -75,6 +75,19 @@ def test_named_values_are_the_only_ones_used():
     }
 
 
+def test_a_context_is_stated_as_the_server_pads_it():
+    limits = SpaceLimits(variants=("F16",), gpu_classes=("l4",), context_per_slot=(64, 200, 300))
+    candidates, _ = build_space(candidate(), limits, demand(20, 8), MODELS)
+    assert {c.context_per_slot for c in candidates[1:]} == {256, 512}
+
+
+def test_a_context_beyond_the_models_training_is_refused_before_a_start():
+    limits = SpaceLimits(variants=("F16",), gpu_classes=("l4",), context_per_slot=(8192, 1_000_000))
+    candidates, pruned = build_space(candidate(), limits, demand(), MODELS)
+    assert {c.context_per_slot for c in candidates[1:]} == {8192}
+    assert {p.code for p in pruned} == {"ContextAboveTraining"}
+
+
 numbers = st.lists(st.integers(1, 4096), min_size=1, max_size=3, unique=True).map(tuple)
 
 

@@ -90,3 +90,22 @@ def test_a_quality_that_was_owed_but_not_measured_is_said_when_answers_may_chang
     assert any("quality Balanced" in sentence for sentence in decision.not_proved)
     kept, _ = live(problem([BASELINE, QUEUE], replicas_today=5, quality="Balanced"), World(CAPACITY))
     assert not any("quality" in sentence for sentence in kept.not_proved)
+
+
+def test_over_provisioning_is_its_own_step_and_no_change_of_settings_takes_credit_for_it():
+    today, winner = candidate("F16", slots=8), candidate("F16", slots=16)
+    decision, _ = live(problem([today, winner], replicas_today=5, explain=True), World({today: 2.0, winner: 6.0}))
+    assert [(s.name, s.replicas) for s in decision.steps] == [("baseline", 5), ("replicas", 3), ("queue", 1)]
+
+
+def test_what_runs_today_on_fewer_machines_is_told_as_such():
+    today = candidate("F16", slots=8)
+    decision, _ = live(problem([today], replicas_today=5, explain=True), World({today: 2.0}))
+    assert [(s.name, s.replicas) for s in decision.steps] == [("baseline", 5), ("replicas", 3)]
+
+
+def test_the_last_step_is_named_by_what_tells_not_by_what_was_only_said_aloud():
+    today = candidate("F16", slots=8, flash_attention="auto", gpu_layers="auto")
+    winner = candidate("F16", slots=8, cache_ram_mib=4096)
+    decision, _ = live(problem([today, winner], explain=True), World({today: 1.0, winner: 6.0}))
+    assert [s.name for s in decision.steps] == ["baseline", "cache"]

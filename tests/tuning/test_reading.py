@@ -16,8 +16,9 @@ from slotune.load.jsonl import InputFileError
 from slotune.search.trial import Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.machine import one_class, this_machine
 from slotune.tuning.reading import Reading, read_problem
-from slotune.tuning.traffic import demand_of
+from slotune.tuning.traffic import busiest_rate, demand_of
 from slotune.verdict.verdicts import Outcome, Verdict
 from tests.commands.manifests import manifest
 from tests.tiny_models import write_tiny_model
@@ -109,6 +110,48 @@ def test_an_address_that_the_manifest_leaves_to_the_image_stays_with_the_image(r
     reading = read()
     flags = reading.baseline.flags_for(reading.problem.baseline)
     assert not {"--host", "--port", "--alias"} & set(flags)
+
+
+def test_variables_in_arguments_are_expanded_as_kubelet_does(read):
+    container = {
+        "name": "server",
+        "args": ["-m", "/models/f16.gguf", "-np", "$(SLOTS)", "-c", "768", "-t", "1", "--seed", "$$(SLOTS)"],
+        "env": [{"name": "SLOTS", "value": "3"}],
+    }
+    baseline = read(template__spec__containers__0=container).problem.baseline
+    assert baseline.parallel_slots == 3
+    assert baseline.extra_args[-1] == "$(SLOTS)"  # an escaped name stays as it is
+
+
+def test_an_api_key_is_neither_measured_with_nor_lost(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--api-key", "hush"]
+    reading = read(**{ARGS: args})
+    assert "hush" not in repr(reading)
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert flags[-2:] == ["--api-key", "REDACTED"]
+    assert any("--api-key" in note for note in reading.notes)
+
+
+def test_the_busiest_ten_minutes_of_a_recording_are_its_peak():
+    quiet = [float(t) for t in range(0, 86_400, 60)]
+    busy = [43_200 + t * 0.5 for t in range(1200)]
+    assert busiest_rate(sorted(quiet + busy)) == pytest.approx(2.0, rel=0.02)
+
+
+def test_several_gpu_classes_need_the_one_that_this_machine_is(tmp_path):
+    classes = [{"name": "cpu"}, {"name": "big"}]
+    file = manifest(tmp_path, gpuClasses=classes)
+    file.write_text(file.read_text() + "---\n" + file.read_text().split("---")[0].replace("name: cpu", "name: big"))
+    manifests = load_manifests([file])
+    with pytest.raises(InvalidInputError, match=r"--gpu-class.*cpu, big"):
+        one_class(manifests, None)
+    assert one_class(manifests, "big") == "big"
+    problem = read_problem(manifests, models_dir=tmp_path, engine="", gpu_class="big").problem
+    assert {one.gpu_class for one in problem.candidates} == {"big"}
+
+
+def test_the_same_machine_names_itself_alike():
+    assert this_machine() == this_machine()
 
 
 def test_what_only_the_operator_acts_on_is_said(read):

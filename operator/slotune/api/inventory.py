@@ -116,6 +116,9 @@ def _take_own(inventory: Inventory, document: Document) -> None:
 
 def _put(inventory: Inventory, kind: str, entry: Entry) -> None:
     earlier = inventory.named(kind, entry.name, entry.namespace)
+    if earlier is not None and earlier.document.data == entry.document.data:
+        inventory.notes.append(f"{entry.document.file}:{entry.document.line(())}: the same {kind} again, ignored")
+        return
     if earlier is not None and entry.name:
         place = f"{earlier.document.file}:{earlier.document.line(('metadata', 'name'))}"
         cure = f"stands twice, here and at {place}: remove or rename one"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import uvloop
 from rich.console import Console
 
+from slotune import __version__
 from slotune.api.manifests import load_manifests
 from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
@@ -48,13 +49,14 @@ def bench(
         result = uvloop.run(measure_url(problem, url, key, reporter))
     finally:
         reporter.close()
-    findings = {result.trial.key(problem.context): [explain_result(result, problem.promise, problem.demand)]}
+    why = explain_result(result, problem.promise, problem.demand)
+    findings = {result.trial.key(problem.context): [why]} if why else {}
     if output == "table":
         out = Console(highlight=False)
         out.print(bench_text(problem, result, findings=findings, width=out.width))
     else:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        document = verdict_document(problem, result, findings=findings, generated_at=now)
+        document = verdict_document(problem, result, findings=findings, generated_at=now, version=__version__)
         print_document(document, output, stream=sys.stdout)
     return exit_code_of(result.verdict.outcome)
 

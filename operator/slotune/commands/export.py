@@ -27,6 +27,8 @@ def export(directory: Path, form: str, deployment: str | None, container: str | 
     except orjson.JSONDecodeError as error:
         raise InvalidInputError("DIR", directory, f"{DOCUMENT_FILE} is broken: run `slotune tune` again") from error
     winner = Winner.from_document(document)
+    if (kind := document["decision"]["kind"]) != "Found":
+        sys.stderr.write(f"note: the search ended as {kind}: this was not confirmed, or something cheaper may exist\n")
     match form:
         case "args":
             text = arguments(winner)

@@ -85,7 +85,9 @@ class LiveReporter:
             self._titled = True
         self._title = trial_title(number, trial, self._problem)
         self._said = ("", -PLAIN_EVERY_S)
-        if self._console.is_terminal:
+        if not self._console.is_terminal:
+            self._console.print(Text(self._title), soft_wrap=True)
+        else:
             self._live = Live(Text(self._title), console=self._console, transient=True, refresh_per_second=4)
             self._live.start()
 

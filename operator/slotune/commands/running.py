@@ -12,6 +12,7 @@ from slotune.api.manifests import InvalidManifest
 from slotune.commands.outcomes import ExitCode
 from slotune.llama.engine import EngineError
 from slotune.llama.gguf_facts import UnreadableModelError
+from slotune.llama.requantize import ForeignFileError
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
 from slotune.report.export import NoWinnerError, UnknownDocumentError
@@ -27,6 +28,7 @@ _INPUT_ERRORS = (
     UnreadableModelError,
     DemandError,
     EngineError,
+    ForeignFileError,
     LedgerBusyError,
     LedgerUnreadableError,
     LedgerUnwritableError,
@@ -43,12 +45,16 @@ def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespa
     except _INPUT_ERRORS as error:
         sys.stderr.write(f"slotune: {error}\n")
         return ExitCode.INVALID_INPUT
-    except KeyboardInterrupt:
-        sys.stderr.write("slotune: stopped; finished trials are kept, the same command goes on from them\n")
-        return ExitCode.INTERRUPTED
     except BrokenPipeError:  # `slotune plan … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FOUND
+    except OSError as error:  # a full disk, a folder that is a file: said with its name, not with a traceback
+        where = error.filename or "standard output"
+        sys.stderr.write(f"slotune: {where}: {error.strerror or error}: free it, or name another place\n")
+        return ExitCode.INVALID_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("slotune: stopped; finished trials are kept, the same command goes on from them\n")
+        return ExitCode.INTERRUPTED
 
 
 def _interrupt(*_: object) -> None:

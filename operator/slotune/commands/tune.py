@@ -31,6 +31,7 @@ from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.ledger import Ledger
 from slotune.tuning.loop import Answer
 from slotune.tuning.loop import tune as search_and_measure
+from slotune.tuning.machine import check_engine, one_class, this_machine
 from slotune.tuning.planning import plan_rows
 from slotune.tuning.reading import Reading, read_problem
 
@@ -46,13 +47,20 @@ def tune(
     *,
     models_dir: Path | None,
     engine_choice: str,
+    gpu_class: str | None,
     out: Path | None,
     output: str,
 ) -> int:
     """Run the search, write the report, tell the story."""
     manifests = load_manifests(files, name)
     engine = find_engine(engine_choice)
-    reading = read_problem(manifests, models_dir=models_dir, engine=engine.describe())
+    reading = read_problem(
+        manifests,
+        models_dir=models_dir,
+        engine=f"{engine.describe()} on {this_machine()}",
+        gpu_class=one_class(manifests, gpu_class),
+    )
+    check_engine(engine, reading)
     directory = out or Path("slotune-out") / reading.problem.name
     progress = Console(stderr=True, highlight=False)
     _say_what_comes(progress, reading)

@@ -114,7 +114,7 @@ def find_engine(choice: str) -> Engine:
             raise EngineNotFoundError(
                 f"engine auto: no llama-server on PATH and no embedded engine: put llama-server on PATH, or {_INSTALL}"
             ) from error
-    return _binary(Path(choice).expanduser())
+    return _binary(Path(choice).expanduser().absolute())  # a bare name would be looked for on PATH
 
 
 def _embedded() -> Engine:

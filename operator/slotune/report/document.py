@@ -93,8 +93,15 @@ def verdict_document(
         "demand": _demand(problem),
         "measurement": _plain(problem.measurement),
         "replicas": problem.replicas_today,
-        "trial": _trial(problem, result, findings or {}),
+        "trial": _trial(problem, result, findings or {}) | {"candidate": _seen(problem)},
     }
+
+
+def _seen(problem: Problem) -> dict[str, Any]:
+    """What a running server says about itself; its other settings are not known, so none is stated."""
+    seen = problem.baseline
+    known = {"variant": seen.variant, "parallel_slots": seen.parallel_slots, "context_per_slot": seen.context_per_slot}
+    return dict.fromkeys(_plain(seen), None) | known
 
 
 def plan_document(problem: Problem, rows: Sequence[PlanRow]) -> dict[str, Any]:

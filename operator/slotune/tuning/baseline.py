@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -22,6 +23,8 @@ __all__ = ["Baseline", "baseline_of"]
 FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
 """Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
+REDACTED = "REDACTED"
+
 SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 
 
@@ -36,6 +39,8 @@ class Baseline:
     alias: str | None
     paths: Mapping[str, str]
     """Path inside the container of each variant, as the manifest has it."""
+    secrets: tuple[str, ...] = ()
+    """Flags that hold a key or token, each with a placeholder: never measured with, never shown, and still needed."""
     threads: int | None = None
     """The container's CPU limit where no ``-t`` is stated: what a trial gets, and what the answer states.
 
@@ -64,10 +69,10 @@ class Baseline:
             if not skip and not drop:
                 kept.append(argument)
             skip = drop
-        return kept
+        return [*kept, *self.secrets]
 
 
-def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Baseline:
+def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_class: str) -> Baseline:
     """Read the server's own flags.
 
     Raises:
@@ -75,12 +80,13 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Basel
     """
     spec = manifests.deployment.spec
     where = f"container {manifests.container.name}"
-    arguments, environment = _arguments(manifests, where), _environment(manifests, where)
+    environment = _environment(manifests, where)
+    arguments = [_expanded(argument, environment) for argument in _arguments(manifests, where)]
     variant = _variant(manifests, where, model_source(arguments, environment))
     parsed = from_args(
         arguments,
         variant=variant.name,
-        gpu_class=next(iter(manifests.gpu_classes)),
+        gpu_class=gpu_class,
         training_context=models[variant.name].context_length,
         env=environment,
     )
@@ -93,9 +99,17 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts]) -> Basel
         parsed.port if "--port" in stated else None,
         parsed.alias,
         {model.name: model.path for model in spec.models},
+        tuple(word if word.startswith("-") else REDACTED for word in parsed.secret_args),
         None if parsed.baseline.threads is not None else _cpu_limit(manifests, where),
-        parsed.notes,
+        (*parsed.notes, *_secret_notes(parsed.secret_args)),
     )
+
+
+def _secret_notes(words: Sequence[str]) -> tuple[str, ...]:
+    flags = sorted({word for word in words if word.startswith("-")})
+    if not flags:
+        return ()
+    return (f"{', '.join(flags)}: measured without it; the answer has {REDACTED} in its place, put your own back",)
 
 
 def _variant(manifests: Manifests, where: str, source: ModelSource) -> ModelVariant:
@@ -155,6 +169,17 @@ def _environment(manifests: Manifests, where: str) -> dict[str, str]:
         elif entry.name.startswith(FLAG_VARIABLES):
             found[entry.name] = _from_elsewhere(manifests, where, entry)
     return found
+
+
+def _expanded(argument: str, environment: Mapping[str, str]) -> str:
+    """``$(NAME)`` as kubelet expands it: unknown names stay, ``$$(NAME)`` is a literal ``$(NAME)``."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[0].startswith("$$"):
+            return found[0][1:]
+        return environment.get(found[1], found[0])
+
+    return re.sub(r"\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", value, argument)
 
 
 def _from_elsewhere(manifests: Manifests, where: str, entry: EnvVar) -> str:

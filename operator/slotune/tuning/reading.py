@@ -47,13 +47,16 @@ class Reading:
     """What was ignored or assumed, in words."""
 
 
-def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) -> Reading:
+def read_problem(
+    manifests: Manifests, *, models_dir: Path | None, engine: str, gpu_class: str | None = None
+) -> Reading:
     """Resolve everything that a manifest names; nothing is started.
 
     Args:
         manifests: checked manifests.
         models_dir: folder with the weights files; None looks where the pod would.
-        engine: names the llama.cpp build, so that results of another one are not reused.
+        engine: names the llama.cpp build and the machine, so that results of others are not reused.
+        gpu_class: the only one to look at; None takes all that the manifest allows.
 
     Raises:
         InvalidInputError, InputFileError, UnreadableModelError: what is wrong, and the cure.
@@ -63,8 +66,11 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
     demand = demand_of(manifests)
     paths = locate(manifests, models_dir)
     models = facts_of(paths)
-    baseline = baseline_of(manifests, models)
-    candidates, pruned = build_space(baseline.candidate, _limits(manifests, baseline.candidate), demand, models)
+    classes = tuple(manifests.gpu_classes) if gpu_class is None else (gpu_class,)
+    baseline = baseline_of(manifests, models, classes[0])
+    candidates, pruned = build_space(
+        baseline.candidate, _limits(manifests, baseline.candidate, classes), demand, models
+    )
     _check_context(manifests, demand, models, candidates, pruned)
     measurement = measurement_of(manifests)
     promise = promise_of(manifests)
@@ -72,7 +78,7 @@ def read_problem(manifests: Manifests, *, models_dir: Path | None, engine: str) 
         name=manifests.deployment.metadata.name,
         promise=promise,
         demand=demand,
-        hardware={name: _hardware(manifests, name) for name in manifests.gpu_classes},
+        hardware={name: _hardware(manifests, name) for name in classes},
         models=models,
         candidates=candidates,
         baseline=baseline.candidate,
@@ -157,7 +163,7 @@ def _hardware(manifests: Manifests, name: str) -> Hardware:
     )
 
 
-def _limits(manifests: Manifests, baseline: Candidate) -> SpaceLimits:
+def _limits(manifests: Manifests, baseline: Candidate, classes: tuple[str, ...]) -> SpaceLimits:
     """The user's bounds. Without a word about quality, nothing that changes answers is tried."""
     spec = manifests.deployment.spec
     space = spec.search.space
@@ -165,7 +171,7 @@ def _limits(manifests: Manifests, baseline: Candidate) -> SpaceLimits:
     names = space.models or tuple(variant.name for variant in spec.models)
     return SpaceLimits(
         variants=(baseline.variant,) if bound else names,
-        gpu_classes=tuple(manifests.gpu_classes),
+        gpu_classes=classes,
         parallel_slots=space.parallel_slots,
         context_per_slot=space.context_size_per_slot,
         kv_unified=space.kv_unified,

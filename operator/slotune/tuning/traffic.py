@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from slotune.load.prompts import parse_prompts, read_prompts
 from slotune.load.recorded import parse_arrivals, read_arrivals
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["demand_of"]
+__all__ = ["busiest_rate", "demand_of"]
+
+BUSY_WINDOW_S = 600.0
+"""Ten minutes: long enough for a steady rate, short enough for a peak."""
 
 
 def demand_of(manifests: Manifests) -> Demand:
@@ -60,7 +64,22 @@ def _peak_rate(workload: LlamaWorkloadSpec, recorded: Arrivals | None) -> float:
             )
         return load.users.count / think
     assert recorded is not None, "a rule of the workload"
-    return (len(recorded.offsets_s) - 1) / recorded.offsets_s[-1]
+    return busiest_rate(recorded.offsets_s)
+
+
+def busiest_rate(offsets_s: Sequence[float]) -> float:
+    """Requests per second of the busiest :data:`BUSY_WINDOW_S` of a recording; of all of it when it is shorter.
+
+    The mean of a day says nothing about its busy hour, and the promise is owed at the peak.
+    """
+    if offsets_s[-1] <= BUSY_WINDOW_S:
+        return (len(offsets_s) - 1) / offsets_s[-1]
+    most, first = 0, 0
+    for last, at in enumerate(offsets_s):
+        while at - offsets_s[first] > BUSY_WINDOW_S:
+            first += 1
+        most = max(most, last - first + 1)
+    return most / BUSY_WINDOW_S
 
 
 def _recorded(manifests: Manifests) -> Arrivals | None:

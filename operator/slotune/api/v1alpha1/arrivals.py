@@ -55,7 +55,7 @@ class Load(Model):
     users: Users | None = None
     """People with a think time; slotune turns them into the rate that they can reach at most."""
     trace: Trace | None = None
-    """A recorded trace; its rate is the peak rate."""
+    """A recorded trace; the rate of its busiest ten minutes is the peak rate."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         exactly_one_of(

@@ -69,7 +69,12 @@ class Measurement(Model):
         holds(
             _can_pass,
             "so few requests can never show a Pass at this confidence, even when every one is fine: "
-            f'raise requestsPerRun or runs ("0.95" takes {math.ceil(math.log(0.05) / math.log(0.95))} in all)',
+            "raise requestsPerRun or runs (in all, "
+            + ", ".join(
+                f'"{level}" takes {math.ceil(math.log(1 - level) / math.log(1 - VIOLATION_SHARE))}'
+                for level in (0.8, 0.9, 0.95, 0.99)
+            )
+            + ")",
             ("confidence", "requests_per_run", "runs"),
             None,  # a logarithm, which CEL does not have
             at="requestsPerRun",

@@ -23,6 +23,9 @@ from slotune.load.trace import Trace
 
 __all__ = ["prime_slots"]
 
+OTHER_NONCE = 0x9E3779B97F4A7C15
+"""Makes the prompts others than those that the trace itself sends behind its window, while stragglers end."""
+
 PRIMING_TOKENS = 2
 """Answers are cut short: only reading the prompt matters."""
 
@@ -38,14 +41,14 @@ async def prime_slots(
 ) -> None:
     """Send ``slots`` requests of the trace's own prefixes at once, and wait for all of them.
 
-    Their prompts come from behind the trace's window, so none of them is asked again. What becomes of
+    Their prompts share the trace's prefixes and nothing else, so none of them is asked again. What becomes of
     them is nobody's business: the run that follows shows it.
     """
     if slots < 1 or demand.reusable_tokens <= 0:
         return
     bodies = Bodies(demand, seed=trace.seed, vocabulary=vocabulary, model=target.model)
     entries = [
-        replace(entry, max_tokens=min(PRIMING_TOKENS, entry.max_tokens))
+        replace(entry, nonce=entry.nonce ^ OTHER_NONCE, max_tokens=min(PRIMING_TOKENS, entry.max_tokens))
         for entry in itertools.islice(trace.continuation(), slots)
     ]
     start = time.perf_counter()

@@ -60,10 +60,10 @@ def test_replicas_and_names_are_set_when_asked_for() -> None:
     assert "move the node selector too" in text
 
 
-def test_kubernetes_does_not_expand_an_argument() -> None:
+def test_arguments_go_back_as_the_manifest_wrote_them() -> None:
     sample = replace(worked_example(), flags=("--chat-template", "$(NAME) on"))
     patch = yaml.safe_load(kustomize_patch(winner(sample)))
-    assert patch["spec"]["template"]["spec"]["containers"][0]["args"][1] == "$$(NAME) on"
+    assert patch["spec"]["template"]["spec"]["containers"][0]["args"][1] == "$(NAME) on"
 
 
 def test_a_name_cannot_break_out_of_the_comment() -> None:

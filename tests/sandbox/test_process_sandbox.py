@@ -118,6 +118,31 @@ async def test_time_that_runs_out_is_inconclusive_not_a_pass(tmp_path):
     assert measured.result.gpu_seconds < 20
 
 
+async def test_a_time_out_of_ours_is_invalid_not_a_trial_whose_time_was_up(tmp_path, monkeypatch):
+    model = write_tiny_model(tmp_path / "m.gguf")
+    one = candidate()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise TimeoutError("connection timed out")
+
+    monkeypatch.setattr("slotune.sandbox.process_sandbox.measure_server", broken)
+    measured = await measure(problem(model, one), model, tmp_path, Trial(one, 2.0))
+    assert (measured.result.verdict.outcome, measured.result.verdict.code) == (Outcome.INVALID, "SandboxBroken")
+
+
+async def test_a_start_that_takes_longer_than_the_trial_may_is_inconclusive(tmp_path, monkeypatch):
+    model = write_tiny_model(tmp_path / "m.gguf")
+    one = candidate()
+
+    async def slow(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("slotune.sandbox.process_sandbox.measure_server", slow)
+    monkeypatch.setattr("slotune.sandbox.process_sandbox.LIMIT_GRACE_S", 0.5)
+    measured = await measure(problem(model, one), model, tmp_path, Trial(one, 2.0, time_limit_s=2.0))
+    assert (measured.result.verdict.outcome, measured.result.verdict.code) == (Outcome.INCONCLUSIVE, "TimeLimit")
+
+
 async def test_a_flag_that_the_engine_refuses_names_the_flag(tmp_path):
     model = write_tiny_model(tmp_path / "m.gguf")
     one = candidate(extra_args=("--mlock-everything",))

@@ -172,6 +172,22 @@ def test_two_faulty_measurements_give_up_that_rate_and_no_other():
     assert (decision.choice.candidate, decision.choice.replicas) == (only, 1)
 
 
+def test_a_fail_at_a_slower_rate_settles_one_that_could_not_be_measured():
+    only = candidate()
+    world = World({only: 1.0}, verdicts=lambda t: Outcome.INVALID if t.rate > 5 else None)
+    hardware = {"l4": Hardware("l4", Decimal("0.80"), replicas_max=2)}
+    decision, _ = live(problem([only], hardware=hardware), world)
+    assert decision.kind is DecisionKind.INFEASIBLE
+
+
+def test_a_slower_pass_outlives_a_faster_one_that_was_overruled():
+    only = candidate()
+    world = World({only: 6.0}, verdicts=lambda t: Outcome.FAIL if t.seed_block and t.rate > 5 else None)
+    _, results = live(problem([only], replicas_today=4), world)
+    asked = [(round(r.trial.rate, 6), r.trial.seed_block) for r in results]
+    assert len(asked) == len(set(asked))
+
+
 def test_what_could_never_be_measured_leaves_a_gap_not_a_proof():
     baseline, faulty = candidate(slots=1), candidate(slots=8)
     world = World(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +75,15 @@ def test_named_values_are_the_only_ones_used():
         (3, 600, "q4_0", 128),
         (7, 600, "q4_0", 128),
     }
+
+
+def test_room_on_top_of_an_estimate_never_exceeds_what_the_model_can_hold():
+    small = {"F16": replace(facts("F16"), context_length=8192)}
+    estimated = Demand(peak_rate=6.0, output_tokens=200, prompts=(Prompt("x"),), input_tokens_max=5500)
+    limits = SpaceLimits(variants=("F16",), gpu_classes=("l4",))
+    candidates, pruned = build_space(candidate(), limits, estimated, small)
+    assert not pruned
+    assert {c.context_per_slot for c in candidates[1:]} == {8192}
 
 
 def test_a_context_is_stated_as_the_server_pads_it():

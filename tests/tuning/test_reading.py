@@ -12,13 +12,15 @@ import pytest
 import yaml
 
 from slotune.api.manifests import InvalidManifest, load_manifests
+from slotune.load.demand import Arrivals, Demand, SyntheticPrompts
 from slotune.load.jsonl import InputFileError
+from slotune.load.trace import build_trace
 from slotune.search.trial import Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.machine import one_class, this_machine
 from slotune.tuning.reading import Reading, read_problem
-from slotune.tuning.traffic import busiest_rate, demand_of
+from slotune.tuning.traffic import busiest_part, demand_of
 from slotune.verdict.verdicts import Outcome, Verdict
 from tests.commands.manifests import manifest
 from tests.tiny_models import write_tiny_model
@@ -120,7 +122,7 @@ def test_variables_in_arguments_are_expanded_as_kubelet_does(read):
     }
     baseline = read(template__spec__containers__0=container).problem.baseline
     assert baseline.parallel_slots == 3
-    assert baseline.extra_args[-1] == "$(SLOTS)"  # an escaped name stays as it is
+    assert baseline.extra_args[-1] == "$$(SLOTS)"  # an escaped name stays as it is written
 
 
 def test_an_api_key_is_neither_measured_with_nor_lost(read):
@@ -132,10 +134,55 @@ def test_an_api_key_is_neither_measured_with_nor_lost(read):
     assert any("--api-key" in note for note in reading.notes)
 
 
+def test_a_key_by_reference_stays_a_reference_and_one_that_looks_like_a_flag_is_still_a_key(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--api-key"]
+    by_name = read(**{ARGS: [*args, "$(API_KEY)"]}).baseline
+    assert by_name.secrets == ("--api-key", "$(API_KEY)")
+    literal = read(**{ARGS: [*args, "-hush"]})
+    assert "-hush" not in repr(literal)
+    assert literal.baseline.secrets == ("--api-key", "REDACTED")
+
+
+def test_an_address_that_only_the_node_knows_goes_back_as_it_was(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--host", "$(POD_IP)"]
+    reading = read(**{ARGS: args})
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert flags[flags.index("--host") + 1] == "$(POD_IP)"
+
+
+def test_a_supervisor_in_front_of_the_server_is_looked_through(read):
+    container = {
+        "name": "server",
+        "command": ["/sbin/tini", "--", "/app/llama-server", "-np", "3"],
+        "args": ["-m", "/models/f16.gguf", "-c", "768", "-t", "1"],
+    }
+    assert read(template__spec__containers__0=container).problem.baseline.parallel_slots == 3
+
+
 def test_the_busiest_ten_minutes_of_a_recording_are_its_peak():
     quiet = [float(t) for t in range(0, 86_400, 60)]
-    busy = [43_200 + t * 0.5 for t in range(1200)]
-    assert busiest_rate(sorted(quiet + busy)) == pytest.approx(2.0, rel=0.02)
+    busy = [43_200.25 + t * 0.5 for t in range(1200)]
+    offsets = tuple(sorted(quiet + busy))
+    peak = busiest_part(Arrivals("replay", offsets_s=offsets, output_tokens=tuple(range(len(offsets)))))
+    assert peak.offsets_s[0] == 0
+    assert (len(peak.offsets_s) - 1) / peak.offsets_s[-1] == pytest.approx(2.0, rel=0.02)
+    assert len(peak.output_tokens) == len(peak.offsets_s)
+
+
+def test_a_slow_steady_recording_is_not_made_faster_by_looking_for_its_peak():
+    steady = tuple(t * 300.0 for t in range(288))
+    peak = busiest_part(Arrivals("replay", offsets_s=steady))
+    assert (len(peak.offsets_s) - 1) / peak.offsets_s[-1] == pytest.approx(1 / 300, rel=0.01)
+
+
+def test_the_recorded_peak_is_replayed_at_the_rate_that_a_trial_asks_for():
+    quiet = [float(t) for t in range(23 * 3600)]
+    busy = [23 * 3600 + t / 10 for t in range(36_000)]
+    peak = busiest_part(Arrivals("replay", offsets_s=tuple(quiet + busy)))
+    demand = Demand(10.0, 4, peak, synthetic=SyntheticPrompts(8))
+    for seed in range(4):
+        trace = build_trace(demand, rate=10.0, seed=seed, requests=400)
+        assert 400 / trace.window_end_s == pytest.approx(10.0, rel=0.05)
 
 
 def test_several_gpu_classes_need_the_one_that_this_machine_is(tmp_path):

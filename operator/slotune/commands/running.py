@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -20,6 +21,22 @@ from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.ledger import LedgerBusyError, LedgerUnreadableError, LedgerUnwritableError
 
 __all__ = ["run_command"]
+
+_PLACES = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.ENOENT,
+        errno.ENAMETOOLONG,
+    }
+)
+"""What is wrong with a place that the user named; anything else is ours, and shows where it came from."""
 
 _INPUT_ERRORS = (
     InvalidManifest,
@@ -49,6 +66,8 @@ def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespa
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FOUND
     except OSError as error:  # a full disk, a folder that is a file: said with its name, not with a traceback
+        if error.errno not in _PLACES or (error.filename is None and error.errno != errno.ENOSPC):
+            raise
         where = error.filename or "standard output"
         sys.stderr.write(f"slotune: {where}: {error.strerror or error}: free it, or name another place\n")
         return ExitCode.INVALID_INPUT

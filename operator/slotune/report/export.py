@@ -131,11 +131,7 @@ def kustomize_patch(
     ``container`` must name the container that exists: another name would add one. ``replicas`` sets
     their number too; leave it off where an autoscaler owns it.
     """
-    spec: dict[str, Any] = {
-        "template": {
-            "spec": {"containers": [{"name": container, "args": [_unexpanded(flag) for flag in winner.flags]}]}
-        }
-    }
+    spec: dict[str, Any] = {"template": {"spec": {"containers": [{"name": container, "args": list(winner.flags)}]}}}
     if replicas:
         spec = {"replicas": winner.replicas, **spec}
     patch = {
@@ -170,11 +166,6 @@ def _notes(winner: Winner, container: str, *, replicas: bool) -> Sequence[str]:
 
 def _comment(lines: Sequence[str]) -> str:
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
-
-
-def _unexpanded(argument: str) -> str:
-    """Kubernetes expands ``$(NAME)`` in arguments; doubling the sign keeps it as it is."""
-    return argument.replace("$(", "$$(")
 
 
 def _model_folder(flags: Sequence[str]) -> str | None:

@@ -84,15 +84,13 @@ class ProcessSandbox:
         try:
             # What the load itself does not notice: start, probe, priming, waits. It stops the server on the way out.
             limit = None if trial.time_limit_s is None else trial.time_limit_s + LIMIT_GRACE_S
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as clock:
                 measured = await self._on(process, trial, alias, listener, began)
-        except TimeoutError:
-            measured = Measured(TrialResult(trial, out_of_time(trial.confidence), 0.0))
-        except (ShardError, DemandError, aiohttp.ClientError, OSError) as error:
-            reason = f"the measurement broke on this machine: {error or type(error).__name__}"
-            measured = Measured(
-                TrialResult(trial, Verdict(Outcome.INVALID, reason, "SandboxBroken", trial.confidence), 0.0)
-            )
+        except TimeoutError as error:
+            verdict = out_of_time(trial.confidence) if clock.expired() else _broken(error, trial.confidence)
+            measured = Measured(TrialResult(trial, verdict, 0.0))
+        except (ShardError, DemandError, aiohttp.ClientError) as error:
+            measured = Measured(TrialResult(trial, _broken(error, trial.confidence), 0.0))
         result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
         return Measured(result, measured.runs)
 
@@ -171,6 +169,12 @@ class ProcessSandbox:
         return known, check_effective(
             candidate, props, slots, facts, self._problem.hardware[candidate.gpu_class].is_gpu
         )
+
+
+def _broken(error: Exception, confidence: float) -> Verdict:
+    """Something of ours broke while measuring: no word about the candidate."""
+    reason = f"the measurement broke on this machine: {error or type(error).__name__}"
+    return Verdict(Outcome.INVALID, reason, "SandboxBroken", confidence)
 
 
 def _mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult:

@@ -141,7 +141,10 @@ class _Desk:
     def sentinel(self) -> Trial | None:
         """The baseline's idle probe again, every few trials: has the machine drifted?"""
         every = self.problem.measurement.sentinel_every
-        if every == 0 or self.knowledge.since_sentinel < every:
+        patience = every * (
+            1 + self.knowledge.sentinels_failed // ATTEMPTS
+        )  # after failures, wait for the next stretch
+        if every == 0 or self.knowledge.since_sentinel < patience:
             return None
         return self._probe_again()
 
@@ -149,12 +152,14 @@ class _Desk:
         """Nothing is concluded from trials that no sentinel stands behind."""
         if self.problem.measurement.sentinel_every == 0 or self.knowledge.since_sentinel == 0:
             return None
+        if self.knowledge.sentinels_failed >= ATTEMPTS:
+            return None
         return self._probe_again()
 
     def _probe_again(self) -> Trial | None:
         standing = self.knowledge.standing(self.problem.baseline)
         probed = any(r.trial.candidate == self.problem.baseline and r.probe is not None for r in self.results)
-        if not probed or standing.out is not None or self.knowledge.sentinels_failed >= ATTEMPTS:
+        if not probed or standing.out is not None:
             return None
         stopped = self.stopped_by_budget
         trial = Trial(

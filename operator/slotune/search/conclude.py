@@ -84,10 +84,8 @@ def _kind(evidence: Evidence, choice: Choice | None) -> DecisionKind:
 
 def _is_undecided(evidence: Evidence, candidate: Candidate) -> bool:
     standing = evidence.knowledge.standing(candidate)
-    if standing.out is not None:
-        return False
-    doubtful = standing.refused is not None and standing.refused.verdict.outcome is Outcome.INCONCLUSIVE
-    return doubtful or bool(standing.set_aside)
+    asked = bool(standing.results or standing.set_aside)
+    return asked and evidence.fewest_undecided(candidate) is not None
 
 
 def _choice(evidence: Evidence, candidate: Candidate, replicas: int, result: TrialResult) -> Choice:

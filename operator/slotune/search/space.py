@@ -114,7 +114,7 @@ def build_space(
     kept: dict[Candidate, None] = {baseline: None}
     pruned: dict[Candidate, Pruned] = {}
     longest = context_at_least(demand)
-    for candidate in _product(baseline, limits, context_needed(demand)):
+    for candidate in _product(baseline, limits, context_needed(demand), models):
         if candidate in kept or not all(rule.holds(candidate) for rule in ORDER_CONSTRAINTS):
             continue
         refusal = _refusal(candidate, longest, models[candidate.variant])
@@ -125,7 +125,9 @@ def build_space(
     return tuple(kept), tuple(pruned.values())
 
 
-def _product(baseline: Candidate, limits: SpaceLimits, needed: int) -> Iterator[Candidate]:
+def _product(
+    baseline: Candidate, limits: SpaceLimits, needed: int, models: Mapping[str, ModelFacts]
+) -> Iterator[Candidate]:
     axes: dict[str, Sequence[Any]] = {
         "parallel_slots": _values(limits.parallel_slots, SLOTS, baseline.parallel_slots),
         # Padded as llama-server pads it: what the answer states is what is in effect.
@@ -146,6 +148,9 @@ def _product(baseline: Candidate, limits: SpaceLimits, needed: int) -> Iterator[
         # With the host cache on, saving idle slots is what fills it (build 11434): off only when the user asks for it.
         if limits.cache_idle_slots is None and settings["cache_idle_slots"] != (settings["cache_ram_mib"] != 0):
             continue
+        if limits.context_per_slot is None:  # room on top of an estimate, but no more than the model can hold
+            room = models[settings["variant"]].context_length
+            settings["context_per_slot"] = min(needed, max(CONTEXT_STEP, room // CONTEXT_STEP * CONTEXT_STEP))
         # K and V always have one type: stock builds have no flash-attention kernels for mixed pairs (llama.cpp#28455).
         yield replace(
             baseline,
@@ -166,17 +171,17 @@ def _values(allowed: tuple[int, ...] | None, defaults: tuple[int, ...], today: i
 
 
 def _refusal(candidate: Candidate, needed: int, facts: ModelFacts) -> Pruned | None:
-    if _padded(candidate.context_per_slot) < needed:
-        return Pruned(
-            candidate,
-            "ContextTooSmall",
-            f"{candidate.context_per_slot} tokens per slot cannot hold the longest request, {needed} tokens",
-        )
     if needed > facts.context_length:
         return Pruned(
             candidate,
             "ModelContextTooSmall",
             f"the model was trained for {facts.context_length} tokens, the longest request takes {needed}",
+        )
+    if _padded(candidate.context_per_slot) < needed:
+        return Pruned(
+            candidate,
+            "ContextTooSmall",
+            f"{candidate.context_per_slot} tokens per slot cannot hold the longest request, {needed} tokens",
         )
     if candidate.context_per_slot > _padded(facts.context_length):
         return Pruned(

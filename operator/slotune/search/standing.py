@@ -28,6 +28,8 @@ class Standing:
 
     results: list[TrialResult] = field(default_factory=list)
     """Load trials whose verdict still counts, oldest first."""
+    passes_seen: list[TrialResult] = field(default_factory=list)
+    """Every pass and confirmation."""
     passed: TrialResult | None = None
     """The pass at the fastest rate, not overruled by a confirmation."""
     confirmed: TrialResult | None = None
@@ -64,30 +66,30 @@ class Standing:
         return _at_least(rate, self.failed_from)
 
     def accept(self, result: TrialResult) -> None:
-        """Remember a pass, or a confirmation, when it is at a faster rate than the one before."""
-        before = self.confirmed if result.trial.seed_block > 0 else self.passed
-        if before is not None and before.trial.rate >= result.trial.rate:
-            return
-        if result.trial.seed_block > 0:
-            self.confirmed = result
-        else:
-            self.passed = result
+        """Remember a pass, or a confirmation."""
+        self.passes_seen.append(result)
+        self._recall()
 
     def refuse(self, result: TrialResult) -> None:
-        """Remember a rate that did not pass; it overrules a pass at or above it (fresh seeds did not agree)."""
+        """Remember a rate that did not pass; it overrules passes at or above it (fresh seeds did not agree)."""
         rate = result.trial.rate
         if rate < self.refused_from:
             self.refused_from, self.refused = rate, result
         if result.verdict.outcome is Outcome.FAIL:
             self.failed_from = min(self.failed_from, rate)
-        if self.passed is not None and self.is_refused(self.passed.trial.rate):
-            self.passed = self.confirmed = None
+        self._recall()
 
     def give_up(self, result: TrialResult) -> None:
         """Remember a rate that could not be measured; an unconfirmed pass at it stays unconfirmed, so it goes too."""
         self.set_aside.append(result)
-        if self.passed is not None and same_rate(self.passed.trial.rate, result.trial.rate):
-            self.passed = self.confirmed = None
+        self._recall()
+
+    def _recall(self) -> None:
+        """The fastest pass and confirmation that still count: slower ones outlive the one that was overruled."""
+        sound = [seen for seen in self.passes_seen if not self.is_closed(seen.trial.rate)]
+        by_rate = sorted(sound, key=lambda seen: seen.trial.rate)
+        self.passed = next((seen for seen in reversed(by_rate) if seen.trial.seed_block == 0), None)
+        self.confirmed = next((seen for seen in reversed(by_rate) if seen.trial.seed_block > 0), None)
 
 
 def _at_least(rate: float, other: float) -> bool:

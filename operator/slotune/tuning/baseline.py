@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +24,11 @@ FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
 """Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 REDACTED = "REDACTED"
+
+REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+"""A variable in a container's arguments."""
+
+PROGRAMS = frozenset({"llama-server", "llama-server.exe"})
 
 SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 
@@ -50,7 +55,7 @@ class Baseline:
     def flags_for(self, candidate: Candidate) -> list[str]:
         """``candidate`` as arguments of this server: its own path, address and name, and no measuring log level."""
         args = to_args(
-            candidate,
+            replace(candidate, extra_args=()),
             model_path=self.paths[candidate.variant],
             host=self.host or "",
             port=self.port or 0,
@@ -69,7 +74,7 @@ class Baseline:
             if not skip and not drop:
                 kept.append(argument)
             skip = drop
-        return [*kept, *self.secrets]
+        return [*kept, *candidate.extra_args, *self.secrets]
 
 
 def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_class: str) -> Baseline:
@@ -99,17 +104,25 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_clas
         parsed.port if "--port" in stated else None,
         parsed.alias,
         {model.name: model.path for model in spec.models},
-        tuple(word if word.startswith("-") else REDACTED for word in parsed.secret_args),
+        _without_values(parsed.secret_args),
         None if parsed.baseline.threads is not None else _cpu_limit(manifests, where),
         (*parsed.notes, *_secret_notes(parsed.secret_args)),
     )
 
 
+def _without_values(words: Sequence[str]) -> tuple[str, ...]:
+    """Secret flags, each with its value, which stays only where it is a reference such as ``$(API_KEY)``."""
+    shown = []
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        shown += [flag, value if REFERENCE.fullmatch(value) else REDACTED]
+    return tuple(shown)
+
+
 def _secret_notes(words: Sequence[str]) -> tuple[str, ...]:
-    flags = sorted({word for word in words if word.startswith("-")})
+    flags = sorted(set(words[::2]))
     if not flags:
         return ()
-    return (f"{', '.join(flags)}: measured without it; the answer has {REDACTED} in its place, put your own back",)
+    return (f"{', '.join(flags)}: measured without it; where the answer has {REDACTED}, put your own value back",)
 
 
 def _variant(manifests: Manifests, where: str, source: ModelSource) -> ModelVariant:
@@ -141,7 +154,11 @@ def _arguments(manifests: Manifests, where: str) -> list[str]:
         raise InvalidInputError(
             f"{where} command", command[0], "is a shell, which hides the flags: write llama-server's flags into args"
         )
-    return [*command[1:], *(manifests.container.args or ())]
+    words = [*command, *(manifests.container.args or ())]
+    programs = [place for place, word in enumerate(words) if PurePosixPath(word).name in PROGRAMS]
+    if programs:  # behind a supervisor such as tini, too
+        return words[programs[0] + 1 :]
+    return words[1:] if command else words
 
 
 def _environment(manifests: Manifests, where: str) -> dict[str, str]:
@@ -165,21 +182,23 @@ def _environment(manifests: Manifests, where: str) -> dict[str, str]:
             found |= {str(source.get("prefix") or "") + key: value for key, value in (values or {}).items()}
     for entry in manifests.container.env or ():
         if entry.value is not None:
-            found[entry.name] = entry.value
+            found[entry.name] = _expanded(entry.value, found)
         elif entry.name.startswith(FLAG_VARIABLES):
             found[entry.name] = _from_elsewhere(manifests, where, entry)
     return found
 
 
 def _expanded(argument: str, environment: Mapping[str, str]) -> str:
-    """``$(NAME)`` as kubelet expands it: unknown names stay, ``$$(NAME)`` is a literal ``$(NAME)``."""
+    """``$(NAME)`` as kubelet expands it, where the files say the value.
+
+    Unknown names and escaped ones (``$$(NAME)``) stay as they are written: so the answer, which goes back into the
+    same place, means the same there.
+    """
 
     def value(found: re.Match[str]) -> str:
-        if found[0].startswith("$$"):
-            return found[0][1:]
-        return environment.get(found[1], found[0])
+        return found[0] if found[0].startswith("$$") else environment.get(found[1], found[0])
 
-    return re.sub(r"\$?\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", value, argument)
+    return re.sub(r"\$?" + REFERENCE.pattern, value, argument)
 
 
 def _from_elsewhere(manifests: Manifests, where: str, entry: EnvVar) -> str:

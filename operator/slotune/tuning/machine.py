@@ -64,8 +64,15 @@ def this_machine() -> str:
     said = [platform.machine(), _processor(), str(len(os.sched_getaffinity(0)))]
     for folder in map(Path, _DESCRIPTIONS):
         if folder.is_dir():
-            said += sorted(_read(path) for path in folder.glob("*/*") if path.name in {"information", "name"})
+            # Model and identity only: interrupts and minor numbers change when the machine starts again.
+            told = (_read(path) for path in folder.glob("*/*") if path.name in {"information", "name"})
+            said += sorted(line for text in told for line in text.splitlines() if _names_a_gpu(line))
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
+
+
+def _names_a_gpu(line: str) -> bool:
+    key, colon, _ = line.partition(":")
+    return not colon or key.strip() in {"Model", "GPU UUID"}
 
 
 def _processor() -> str:

@@ -115,7 +115,7 @@ def _check_context(
             f"{request}, and no model was trained for more than {room}: shorten them, or offer another model",
         )
     allowed = manifests.deployment.spec.search.space.context_size_per_slot
-    if allowed and len(candidates) == 1 and any(p.code == "ContextTooSmall" for p in pruned):
+    if allowed and len(candidates) == 1 and any(p.code in {"ContextTooSmall", "ContextAboveTraining"} for p in pruned):
         raise InvalidInputError(
             "spec.search.space.contextSizePerSlot",
             ", ".join(map(str, allowed)),

@@ -55,7 +55,8 @@ class Load(Model):
     users: Users | None = None
     """People with a think time; slotune turns them into the rate that they can reach at most."""
     trace: Trace | None = None
-    """A recorded trace; the rate of its busiest ten minutes is the peak rate."""
+    """A recorded trace; its busiest ten minutes (more, until 300 arrivals are in it) are replayed, and their rate is
+    the peak rate."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         exactly_one_of(

@@ -201,6 +201,11 @@ def test_the_same_machine_names_itself_alike():
     assert this_machine() == this_machine()
 
 
+def test_fewer_replicas_allowed_than_run_today_is_a_contradiction(read):
+    with pytest.raises(InvalidInputError, match="maxReplicas of cpu is 2: 9 run today"):
+        read(replicas=9)
+
+
 def test_what_only_the_operator_acts_on_is_said(read):
     notes = read(rollout={"mode": "Auto", "allowDowntime": True}).notes
     assert any("spec.rollout" in note for note in notes)

@@ -146,6 +146,7 @@ _SPELLINGS: Final = {True: {"yes", "on", "true"}, False: {"no", "off", "false"}}
 _NOT_A_MAPPING: Final = "must be a mapping: its fields on lines of their own, indented"
 
 _CURES: Final[Mapping[str, Callable[[Any, dict[str, Any]], str]]] = {
+    "missing": lambda *_: "is required: add it",
     "string_type": lambda value, _: _not_a_string(value),
     "literal_error": lambda value, limits: _not_in_enum(value, limits["expected"]),
     "int_type": lambda value, _: _not_a_number(value),

@@ -67,6 +67,11 @@ def read_problem(
     paths = locate(manifests, models_dir)
     models = facts_of(paths)
     classes = tuple(manifests.gpu_classes) if gpu_class is None else (gpu_class,)
+    most = spec.max_replicas(classes[0])
+    if manifests.replicas > most:
+        raise InvalidInputError(
+            f"maxReplicas of {classes[0]}", most, f"{manifests.replicas} run today: allow at least as many"
+        )
     baseline = baseline_of(manifests, models, classes[0])
     candidates, pruned = build_space(
         baseline.candidate, _limits(manifests, baseline.candidate, classes), demand, models

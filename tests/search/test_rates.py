@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.search.problem import Measurement
-from slotune.search.rates import PATIENCE_S, rates_to_try, seconds_at
+from slotune.search.rates import PATIENCE_S, rates_to_try, requests_per_run, seconds_at
+from slotune.verdict.promise import Promise
 
 DEFAULT = Measurement()
 
@@ -33,3 +34,11 @@ def test_rates_fall_towards_the_owed_one_which_is_always_last(owed, capacity):
     assert rates[-1] == owed
     assert list(rates) == sorted(rates, reverse=True)
     assert len(set(rates)) == len(rates)
+
+
+def test_a_confirmation_that_may_err_less_gets_the_requests_and_the_time_for_it():
+    few = Measurement(confidence=0.8, requests_per_run=20, runs=2, extensions=0)
+    promise = Promise(1.0)
+    assert requests_per_run(few, promise, 0.8) == 20
+    assert requests_per_run(few, promise, 0.975) == 36  # 72 without a violation show 97.5 %
+    assert seconds_at(1.0, few, per_run=36) == 2 * (36 + few.warmup_requests)

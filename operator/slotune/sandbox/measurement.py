@@ -28,9 +28,9 @@ from slotune.load.target import LoadObserver, Target
 from slotune.load.trace import build_trace
 from slotune.sandbox.protocol import Progress, ProgressListener
 from slotune.search.problem import Measurement
+from slotune.search.rates import requests_per_run
 from slotune.search.trial import TrialResult
-from slotune.verdict.binomial import fewest_requests
-from slotune.verdict.curtailment import StopRule, Tally, look_confidence
+from slotune.verdict.curtailment import StopRule, Tally
 from slotune.verdict.judge import judge
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
@@ -42,7 +42,6 @@ __all__ = [
     "ServerWedgedError",
     "measure_server",
     "out_of_time",
-    "requests_per_run",
     "run_seed",
     "unmeasured",
 ]
@@ -118,16 +117,6 @@ class Findings:
 def run_seed(base: int, seed_block: int, run: int) -> int:
     """A seed that differs for every run of every block: the same for all candidates, which makes them comparable."""
     return int.from_bytes(hashlib.sha256(f"{base}/{seed_block}/{run}".encode()).digest()[:4], "big")
-
-
-def requests_per_run(measurement: Measurement, promise: Promise, confidence: float) -> int:
-    """Requests of one run: as many as were asked for, and enough for a pass to be possible at all.
-
-    A confirmation after failed ones needs more confidence than the setting was made for.
-    """
-    looks = 1 + measurement.extensions
-    fewest = fewest_requests(promise.violation_share, look_confidence(confidence, looks))
-    return max(measurement.requests_per_run, math.ceil(fewest / measurement.runs))
 
 
 def out_of_time(confidence: float) -> Verdict:

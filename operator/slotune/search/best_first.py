@@ -23,7 +23,7 @@ from slotune.search.evidence import Evidence, Option
 from slotune.search.knowledge import ATTEMPTS, Knowledge
 from slotune.search.lossiness import lossiness
 from slotune.search.problem import Problem
-from slotune.search.rates import START_ALLOWANCE_S, rates_to_try, seconds_at
+from slotune.search.rates import START_ALLOWANCE_S, rates_to_try, requests_per_run, seconds_at
 from slotune.search.standing import Standing
 from slotune.search.story import story_steps
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -275,7 +275,8 @@ class _Desk:
             self.stopped_by_budget = True
             return None
         looks = 1 + self.problem.measurement.extensions
-        worst = START_ALLOWANCE_S + seconds_at(trial.rate, self.problem.measurement, looks=looks)
+        per_run = requests_per_run(self.problem.measurement, self.problem.promise, trial.confidence)
+        worst = START_ALLOWANCE_S + seconds_at(trial.rate, self.problem.measurement, looks=looks, per_run=per_run)
         worst += self.problem.measurement.request_timeout_s + self.problem.measurement.startup_timeout_s
         return Trial(
             trial.candidate,

@@ -7,9 +7,14 @@ itself only when all of them failed: a Fail is short (it is curtailed), a Pass i
 
 from __future__ import annotations
 
-from slotune.search.problem import Measurement
+import math
 
-__all__ = ["PATIENCE_S", "rates_to_try", "seconds_at"]
+from slotune.search.problem import Measurement
+from slotune.verdict.binomial import fewest_requests
+from slotune.verdict.curtailment import look_confidence
+from slotune.verdict.promise import Promise
+
+__all__ = ["PATIENCE_S", "rates_to_try", "requests_per_run", "seconds_at"]
 
 PATIENCE_S = 900.0
 """Longest full measurement (seconds) before a faster rate is worth a try."""
@@ -21,9 +26,23 @@ START_ALLOWANCE_S = 60.0
 """Seconds set aside for start and idle probe when a trial's worst case is estimated."""
 
 
-def seconds_at(rate: float, measurement: Measurement, *, looks: int = 1) -> float:
-    """Seconds of load that a full measurement of ``looks`` looks takes, warm-up included."""
-    return looks * measurement.runs * (measurement.requests_per_run + measurement.warmup_requests) / rate
+def requests_per_run(measurement: Measurement, promise: Promise, confidence: float) -> int:
+    """Requests of one run: as many as were asked for, and enough for a pass to be possible at all.
+
+    A confirmation after failed ones needs more confidence than the setting was made for.
+    """
+    looks = 1 + measurement.extensions
+    fewest = fewest_requests(promise.violation_share, look_confidence(confidence, looks))
+    return max(measurement.requests_per_run, math.ceil(fewest / measurement.runs))
+
+
+def seconds_at(rate: float, measurement: Measurement, *, looks: int = 1, per_run: int | None = None) -> float:
+    """Seconds of load that a full measurement of ``looks`` looks takes, warm-up included.
+
+    ``per_run``: requests of a run, where they are more than the setting; None takes the setting.
+    """
+    requests = (per_run or measurement.requests_per_run) + measurement.warmup_requests
+    return looks * measurement.runs * requests / rate
 
 
 def rates_to_try(owed: float, capacity_at_most: float, measurement: Measurement) -> tuple[float, ...]:

@@ -73,6 +73,17 @@ def test_variants_are_made_once_and_printed(demo_model, tmp_path, capsys):
     assert "F16, Q8_0, Q4_0" in capsys.readouterr().err
 
 
+def test_a_file_that_slotune_did_not_make_is_never_replaced(demo_model, tmp_path, capsys):
+    command = ["engine", "requantize", str(demo_model), "--to", "Q8_0", "--out", str(tmp_path)]
+    assert main(command) == 0
+    (made,) = tmp_path.glob("*.gguf")
+    made.write_bytes(demo_model.read_bytes())
+    capsys.readouterr()
+    assert main(command) == 2
+    assert made.name in capsys.readouterr().err
+    assert made.stat().st_size == demo_model.stat().st_size
+
+
 @pytest.mark.engine
 def test_the_engine_that_would_run_is_named(capsys):
     assert main(["engine", "describe", "--engine", "embedded"]) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slotune.commands.outcomes import ExitCode
 from slotune.llama.engine import find_engine
-from slotune.llama.requantize import TARGET_TYPES, requantize
+from slotune.llama.requantize import TARGET_TYPES, ForeignFileError, requantize
 from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["describe", "requantize_all"]
@@ -28,6 +28,10 @@ def requantize_all(source: Path, types: str, out: Path) -> int:
         if name not in TARGET_TYPES:
             raise InvalidInputError("--to", name, f"must be one of {', '.join(TARGET_TYPES)}")
     for name in wanted:
-        sys.stdout.write(f"{requantize(source, name, out)}\n")
+        try:
+            made = requantize(source, name, out)
+        except ForeignFileError as error:
+            raise InvalidInputError("--out", out, str(error)) from error
+        sys.stdout.write(f"{made}\n")
         sys.stdout.flush()
     return ExitCode.FOUND

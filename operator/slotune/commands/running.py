@@ -13,7 +13,6 @@ from slotune.api.manifests import InvalidManifest
 from slotune.commands.outcomes import ExitCode
 from slotune.llama.engine import EngineError
 from slotune.llama.gguf_facts import UnreadableModelError
-from slotune.llama.requantize import ForeignFileError
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
 from slotune.report.export import NoWinnerError, UnknownDocumentError
@@ -45,7 +44,6 @@ _INPUT_ERRORS = (
     UnreadableModelError,
     DemandError,
     EngineError,
-    ForeignFileError,
     LedgerBusyError,
     LedgerUnreadableError,
     LedgerUnwritableError,

@@ -107,13 +107,14 @@ async def test_progress_tells_the_stages_in_order(tmp_path):
     assert left[0] > left[-1] >= 0
 
 
-async def test_time_that_runs_out_is_inconclusive_not_a_pass(tmp_path):
+async def test_time_that_runs_out_is_inconclusive_not_a_pass(tmp_path, monkeypatch):
+    # The gates judge this machine, which may be busy; what is tested is the verdict when they have nothing to say.
+    monkeypatch.setattr("slotune.load.client.check_run", lambda *_: [])
     model = write_tiny_model(tmp_path / "m.gguf")
     one = candidate()
     space = problem(model, one, rate=0.5)
     measured = await measure(space, model, tmp_path, Trial(one, 0.5, confidence=0.6, time_limit_s=6.0))
-    # On a busy machine the client itself may be late, which is Invalid.
-    assert measured.result.verdict.outcome in {Outcome.INCONCLUSIVE, Outcome.INVALID}
+    assert measured.result.verdict.outcome is Outcome.INCONCLUSIVE
     assert measured.result.verdict.requests < measured.result.planned_requests
     assert measured.result.gpu_seconds < 20
 

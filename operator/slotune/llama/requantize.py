@@ -255,7 +255,7 @@ def _copy_metadata(writer: gguf.GGUFWriter, head: Header) -> None:
         if isinstance(value, ArrayPlace):
             value = read_array(head.path, value)  # noqa: PLW2901  (the long form of the same value)
         if isinstance(value, str):
-            value = value.encode("utf-8", errors="surrogateescape")  # noqa: PLW2901
+            value = value.encode("utf-8", errors="surrogateescape")  # noqa: PLW2901  (as above)
         if kind == gguf.GGUFValueType.ARRAY and not len(value):
             continue  # the writer has no form for an array of nothing, and llama.cpp no use
         sub_type = None if item_kind is None else gguf.GGUFValueType(item_kind)

@@ -562,6 +562,27 @@ def test_every_candidate_gets_exactly_one_reason_or_is_the_answer(given_space):
     assert all(r.reason and r.code for r in decision.rejections)
 
 
+@given(spaces(), st.randoms(use_true_random=False), st.integers(1, 60))
+@settings(max_examples=300, deadline=None)
+def test_faulty_and_inconclusive_trials_never_lead_to_a_false_proof(given_space, random, trials):
+    """Whatever could not be judged, "nothing is cheaper" and "infeasible" are said only when they are true."""
+    space, world, bounds = given_space
+    want = cheapest(space, world.capacity)
+    world.verdicts = lambda _: random.choice([None, None, None, Outcome.INVALID, Outcome.INCONCLUSIVE])
+    space = replace(space, budget=Budget(gpu_seconds=1e9, trials=trials))
+    decision, results = live(space, world, lambda *_: bounds)
+    assert len(results) <= trials
+    if decision.kind is DecisionKind.INFEASIBLE:
+        assert want is None
+    if decision.choice is not None:
+        hourly = decision.choice.replicas * space.hardware[decision.choice.candidate.gpu_class].price_per_hour
+        assert want is not None
+        assert hourly >= want
+        assert decision.cost_gap is not None
+        if decision.cost_gap == 0:
+            assert hourly == want
+
+
 def test_asking_twice_says_the_same_and_leaves_the_results_alone():
     space = problem([candidate(slots=1), candidate(slots=2)])
     results: list[TrialResult] = []

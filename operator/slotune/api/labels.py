@@ -1,0 +1,44 @@
+"""Names that objects in the cluster carry, each said once: what finds a child again after every process has died."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "CONTEXT_LABEL",
+    "DEPLOYMENT_LABEL",
+    "FINALIZER",
+    "LOAD_CLIENT",
+    "MANAGED_BY",
+    "MANAGED_BY_LABEL",
+    "ROLLOUT_MANAGER",
+    "SANDBOX_MANAGER",
+    "STATUS_MANAGER",
+    "SURVEY_LABEL",
+    "TRIAL_LABEL",
+]
+
+FINALIZER: Final = "slotune.dev/restore"
+"""On every LlamaDeployment that was seen: production gets back what was borrowed before the object may vanish."""
+
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "slotune"
+
+DEPLOYMENT_LABEL: Final = "slotune.dev/deployment"
+"""On all that is made for a LlamaDeployment: its name."""
+TRIAL_LABEL: Final = "slotune.dev/trial"
+"""On a trial's Job and pod: the LlamaTrial's name."""
+CONTEXT_LABEL: Final = "slotune.dev/context"
+"""On a LlamaTrial: digest of all that is equal for every trial of its search, so that its result is found by others."""
+SURVEY_LABEL: Final = "slotune.dev/survey"
+"""On a survey's Job and ConfigMap: digest of what was looked at."""
+
+STATUS_MANAGER: Final = "slotune-status"
+"""Field manager of statuses."""
+SANDBOX_MANAGER: Final = "slotune-sandbox"
+"""Field manager of trials, Jobs, NetworkPolicies and records."""
+ROLLOUT_MANAGER: Final = "slotune-rollout"
+"""Field manager of what serves production, and of the patch that is ready to be applied."""
+
+LOAD_CLIENT: Final = "load-client"
+"""Name of the container that sends the requests."""

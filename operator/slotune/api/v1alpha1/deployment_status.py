@@ -178,9 +178,21 @@ class Production(StatusModel):
     ttft_p95: Duration | None = None
     """p95 TTFT in production."""
     tokens_per_second: Number | None = None
-    """Tokens per second per user in production."""
+    """Tokens per second per user in production; the mean when it comes from llama-server's own counters."""
+    requests_processing: Number | None = None
+    """Requests that were answered at the same time, on average, from llama-server's own counters."""
+    requests_deferred: Number | None = None
+    """Requests that waited for a slot, on average, from llama-server's own counters."""
+    prompt_tokens_per_second: Number | None = None
+    """Prompt tokens that a replica reads per second while it reads, from llama-server's own counters."""
+    kept_since: Timestamp | None = None
+    """Since when every look with a value showed the SLO kept."""
     breached_since: Timestamp | None = None
-    """Since when the SLO is missed."""
+    """Since when the SLO is missed. Two kept looks in a row end it; a look without a value does not."""
+    last_breach_time: Timestamp | None = None
+    """When a look last showed the SLO missed."""
+    message: Sentence = ""
+    """Production beside what was measured, or why there is no value, in words."""
 
 
 class Failures(StatusModel):

@@ -98,7 +98,7 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         json_schema = handler.resolve_ref_schema(handler(schema))
         every: tuple[Rule | TransitionRule, ...] = (*cls.RULES, *cls.TRANSITIONS)
-        rules = [{"rule": rule.cel, "message": rule.message} for rule in every if rule.cel]
+        rules = [validation for rule in every if (validation := rule.validation)]
         if rules:
             json_schema["x-kubernetes-validations"] = rules
         return json_schema

@@ -39,6 +39,16 @@ class Rule:
     """Yields each place where the rule is broken, given the model."""
     cel: str | None
     """The same for the API server, with ``self`` as the object; None when CEL can't say it."""
+    at: str = ""
+    """The field that the API server blames, dotted and without indexes; empty for the object itself."""
+
+    @property
+    def validation(self) -> dict[str, str] | None:
+        """An entry of ``x-kubernetes-validations``; None when CEL can't say it."""
+        if self.cel is None:
+            return None
+        place = {"fieldPath": f".{self.at}"} if self.at else {}
+        return {"rule": self.cel, "message": self.message, **place}
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,11 @@ class TransitionRule:
     accepts: Callable[[Any, Any], bool]
     """Given the old and the new model."""
     cel: str
+
+    @property
+    def validation(self) -> dict[str, str]:
+        """An entry of ``x-kubernetes-validations``."""
+        return {"rule": self.cel, "message": self.message}
 
 
 def holds(
@@ -61,7 +76,7 @@ def holds(
         if not predicate(model):
             yield Breach(where)
 
-    return Rule(message, reads, find, cel)
+    return Rule(message, reads, find, cel, at)
 
 
 def exactly_one_of(*fields: str, message: str) -> Rule:

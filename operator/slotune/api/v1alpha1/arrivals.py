@@ -34,8 +34,9 @@ class Users(Model):
 
 
 class Trace(Model):
-    """Recorded arrivals in JSON Lines (UTF-8), one request a line: {"timestamp_s": 12.5}, {"timestamp_ms": 12500} or
-    {"timestamp": "2026-01-31T12:00:00Z"}, with optional "input_tokens" and "output_tokens"."""
+    """Recorded arrivals in JSON Lines (UTF-8), one request a line. Each is {"timestamp_s": 12.5},
+    {"timestamp_ms": 12500} or {"timestamp": "2026-01-31T12:00:00Z"}, with optional "input_tokens" and
+    "output_tokens"."""
 
     config_map_key_ref: KeyReference | None = None
     """A key of a ConfigMap of the same namespace."""

@@ -25,7 +25,7 @@ __all__ = ["LlamaDeployment", "LlamaDeploymentSpec", "TargetReference", "Workloa
 
 
 class Workload(Model):
-    """The traffic. Exactly one field."""
+    """The traffic that it is owed to. Exactly one field."""
 
     ref: NameReference | None = None
     """A LlamaWorkload of the same namespace."""
@@ -142,4 +142,5 @@ class LlamaDeployment(Resource):
             PrinterColumn("Binding", ".status.bindingConstraint.code", priority=1),
             PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
+        frozen=frozenset({"spec.rollout.mode"}),
     )

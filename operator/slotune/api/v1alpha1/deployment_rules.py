@@ -32,6 +32,7 @@ _ONE_REFERENCE: Final = Rule(
     ("models",),
     _later_references,
     "self.models.filter(m, has(m.reference) && m.reference).size() <= 1",
+    at="models",
 )
 
 
@@ -48,6 +49,7 @@ _DIFFERENT_FILES: Final = Rule(
     ("models",),
     _repeated_paths,
     "self.models.all(m, self.models.exists_one(other, other.path == m.path))",
+    at="models",
 )
 
 
@@ -80,6 +82,7 @@ _SEARCHED_MODELS_EXIST: Final = Rule(
     _unknown_models,
     "!has(self.search) || !has(self.search.space) || !has(self.search.space.models) || "
     "self.search.space.models.all(name, self.models.exists(m, m.name == name))",
+    at="search.space.models",
 )
 
 
@@ -94,6 +97,7 @@ _CONTAINER_IS_IN_POD: Final = Rule(
     _unnamed_container,
     "!has(self.template) || (has(self.container) ? "
     "self.template.spec.containers.exists(c, c.name == self.container) : self.template.spec.containers.size() == 1)",
+    at="container",
 )
 
 _TIMEOUT_BEYOND_TTFT: Final = holds(

@@ -52,6 +52,8 @@ class KindInfo:
     short_name: str
     namespaced: bool
     columns: tuple[PrinterColumn, ...]
+    frozen: frozenset[str] = frozenset()
+    """Dotted paths of fields whose default is written into the object when it is created."""
 
     @property
     def singular(self) -> str:

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class InputTokens(Model):
-    """How long prompts are, in tokens: a normal distribution, cut at 1 and at max."""
+    """How long the prompts are, in tokens: a normal distribution, cut at 1 and at max."""
 
     mean: Annotated[int, Field(ge=1, le=1_048_576)]
     """Mean length, a shared prefix included."""

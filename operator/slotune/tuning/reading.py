@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_decimal, parse_duration
@@ -23,10 +24,18 @@ from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
 from slotune.verdict.promise import Promise
 
-__all__ = ["Reading", "measurement_of", "promise_of", "read_problem"]
+__all__ = ["Reading", "Today", "measurement_of", "promise_of", "read_problem", "reading_of"]
 
 FORMAT = 1
 """Part of every trial's context: results of a slotune that measured differently are not reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What ran when the search began: the baseline still, when production has the answer by now."""
+
+    candidate: Candidate
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +70,49 @@ def read_problem(
     Raises:
         InvalidInputError, InputFileError, UnreadableModelError: what is wrong, and the cure.
     """
-    spec = manifests.deployment.spec
-    local_notes = check_local(manifests)
-    demand = demand_of(manifests)
+    notes = check_local(manifests)
     paths = locate(manifests, models_dir)
-    models = facts_of(paths)
+    demand = demand_of(manifests)
+    return reading_of(
+        manifests, demand, facts_of(paths), engine=engine, gpu_class=gpu_class, model_paths=paths, notes=notes
+    )
+
+
+def reading_of(
+    manifests: Manifests,
+    demand: Demand,
+    models: Mapping[str, ModelFacts],
+    *,
+    engine: str,
+    gpu_class: str | None = None,
+    model_paths: Mapping[str, Path] = MappingProxyType({}),
+    notes: tuple[str, ...] = (),
+    today: Today | None = None,
+) -> Reading:
+    """The same from what was read already: no I/O.
+
+    Args:
+        manifests: checked manifests.
+        demand: the traffic in them.
+        models: facts of each weights file, by variant.
+        engine: names the llama.cpp build and all else that measurements are only comparable within.
+        gpu_class: the only one to look at; None takes all that the manifest allows.
+        model_paths: where the files lie, for whoever starts servers here.
+        notes: what was said before.
+        today: what ran before slotune changed it, where the template has an answer of ours already.
+
+    Raises:
+        InvalidInputError: what is wrong, and the cure.
+    """
+    spec = manifests.deployment.spec
     classes = tuple(manifests.gpu_classes) if gpu_class is None else (gpu_class,)
     most = spec.max_replicas(classes[0])
-    if manifests.replicas > most:
-        raise InvalidInputError(
-            f"maxReplicas of {classes[0]}", most, f"{manifests.replicas} run today: allow at least as many"
-        )
+    replicas = manifests.replicas if today is None else today.replicas
+    if replicas > most:
+        raise InvalidInputError(f"maxReplicas of {classes[0]}", most, f"{replicas} run today: allow at least as many")
     baseline = baseline_of(manifests, models, classes[0])
+    if today is not None:
+        baseline = replace(baseline, candidate=today.candidate)
     candidates, pruned = build_space(
         baseline.candidate, _limits(manifests, baseline.candidate, classes), demand, models
     )
@@ -87,7 +127,7 @@ def read_problem(
         models=models,
         candidates=candidates,
         baseline=baseline.candidate,
-        replicas_today=manifests.replicas,
+        replicas_today=replicas,
         measurement=measurement,
         budget=Budget(gpu_seconds=60.0 * spec.search.budget.gpu_minutes, trials=spec.search.budget.trials),
         pruned=pruned,
@@ -95,10 +135,10 @@ def read_problem(
         quality=spec.slo.quality or "Off",
         context=_context(promise, demand.identity, measurement, models, engine),
     )
-    notes = (*manifests.notes, *local_notes, *baseline.notes)
     target = spec.target_ref.name if spec.target_ref is not None else problem.name
     fitting = without_what_cannot_fit(problem, ())
-    return Reading(fitting, problem, baseline, paths, target, manifests.container.name, notes)
+    every_note = (*manifests.notes, *notes, *baseline.notes)
+    return Reading(fitting, problem, baseline, model_paths, target, manifests.container.name, every_note)
 
 
 def _check_context(

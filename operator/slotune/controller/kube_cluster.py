@@ -1,0 +1,196 @@
+"""Requests to a real API server, through the official client's asyncio transport.
+
+Only its transport and its configuration are used: its typed models are strict, and its dynamic client discovers the
+whole API at the start.
+"""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from slotune.controller.cluster import (
+    AlreadyExistsError,
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    Object,
+    RefusedError,
+    UnavailableError,
+)
+from slotune.controller.kinds import POD, Kind, kind_of
+
+__all__ = ["KubeCluster"]
+
+TIMEOUT_S = 30.0
+PAGE = 500
+"""Objects of one list request: a thousand in one answer would be tens of megabytes at once."""
+LONGEST_MESSAGE = 1024
+"""Characters of an API server's answer that an error repeats."""
+
+_JSON = "application/json"
+_MERGE = "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+
+
+class KubeCluster:
+    """An async context manager: it holds the connections."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self.requests = 0
+        """Requests so far."""
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> KubeCluster:
+        """The cluster that the pod runs in; with ``kubeconfig``, or outside of a pod, the one that the file names."""
+        configuration = Configuration()
+        if kubeconfig is None:
+            try:
+                config.load_incluster_config(client_configuration=configuration)
+                return cls(ApiClient(configuration))
+            except config.ConfigException:
+                pass
+        await config.load_kube_config(kubeconfig, context, client_configuration=configuration)
+        return cls(ApiClient(configuration))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        return await self._object("GET", kind.path(namespace, name))
+
+    async def list(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Object]:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        found: list[Object] = []
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        while True:
+            page = await self._object("GET", kind.path(namespace), query=query)
+            # Elements of a list leave out what the list itself says.
+            found += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page.get("items") or ()]
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            query["continue"] = token
+
+    async def create(self, manifest: Object) -> Object:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        namespace = manifest["metadata"].get("namespace")
+        return await self._object("POST", kind_of(manifest).path(namespace), body=manifest)
+
+    async def apply(self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "") -> Object:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        metadata = manifest["metadata"]
+        path = kind_of(manifest).path(metadata.get("namespace"), metadata["name"], subresource or None)
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self._object("PATCH", path, query=query, body=manifest, content_type=_APPLY)
+
+    async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        path = kind.path(namespace, name, subresource or None)
+        return await self._object("PATCH", path, body=patch, content_type=_MERGE)
+
+    async def delete(self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None) -> None:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        options: Object = {"propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._object("DELETE", kind.path(namespace, name), body=options)
+        except NotFoundError:
+            pass
+        except ConflictError:
+            if uid is None:
+                raise
+
+    async def logs(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        previous: bool = False,
+        head_bytes: int | None = None,
+        tail_lines: int | None = None,
+    ) -> str:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        query = {"container": container}
+        query |= {"previous": "true"} if previous else {}
+        query |= {"limitBytes": str(head_bytes)} if head_bytes is not None else {}
+        query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
+        try:
+            raw = await self._request("GET", POD.path(namespace, pod, "log"), query=query)
+        except (NotFoundError, RefusedError):  # 400: the container waits to start, or has no earlier life
+            return ""
+        return raw.decode(errors="replace")
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = _JSON,
+    ) -> Object:
+        answer = json.loads(await self._request(method, path, query=query, body=body, content_type=content_type))
+        assert isinstance(answer, dict)
+        return answer
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = _JSON,
+    ) -> bytes:
+        what = f"{method} {path}"
+        self.requests += 1
+        request = await self._client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "*/*" if path.endswith("/log") else _JSON, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._client.call_api(*request, _request_timeout=TIMEOUT_S)
+            data: bytes = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnavailableError(
+                what, None, f"the API server does not answer: {error or type(error).__name__}"
+            ) from error
+        if 200 <= answer.status <= 299:
+            return data
+        raise _error(what, answer.status, data, answer.headers.get("Retry-After"))
+
+
+def _error(what: str, status: int, data: bytes, retry_after: str | None) -> ClusterError:
+    try:
+        answer = json.loads(data)
+        message, reason = str(answer.get("message") or ""), str(answer.get("reason") or "")
+    except (ValueError, AttributeError):
+        message, reason = data.decode(errors="replace"), ""
+    message = message[:LONGEST_MESSAGE] or "no reason was given"
+    if status == 409:
+        return (AlreadyExistsError if reason == "AlreadyExists" else ConflictError)(what, status, message)
+    if status == 429 or status >= 500:
+        seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
+        return UnavailableError(what, status, message, seconds)
+    causes = {401: ForbiddenError, 403: ForbiddenError, 404: NotFoundError}
+    return causes.get(status, RefusedError)(what, status, message)

@@ -1,0 +1,107 @@
+"""What the watches have shown of the cluster so far, so that a reconcile that changes nothing asks nothing.
+
+A cache is always a little behind. Two things make that harmless: every answer to a write goes into the store too, so
+the operator reads its own writes; and an older version never replaces a newer one, in whatever order they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slotune.api.labels import DEPLOYMENT_LABEL
+from slotune.controller.cluster import Object
+from slotune.controller.kinds import Kind, kind_of
+
+__all__ = ["Key", "Store", "key_of", "labels_of", "trimmed"]
+
+Key = tuple[str, str]
+"""Namespace (empty for kinds without one) and name."""
+
+_BULK = ("managedFields",)
+"""Metadata that nothing here reads, and that is larger than all the rest."""
+
+
+def key_of(manifest: Mapping[str, Any]) -> Key:
+    """Namespace and name of an object."""
+    metadata = manifest.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def labels_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
+    """Labels of an object; empty when it has none."""
+    return (manifest.get("metadata") or {}).get("labels") or {}
+
+
+def trimmed(manifest: Object) -> Object:
+    """The object without its bulk."""
+    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _BULK}
+    return {**manifest, "metadata": metadata}
+
+
+@dataclass(slots=True)
+class Store:
+    """Objects by kind and key."""
+
+    _objects: dict[str, dict[Key, Object]] = field(default_factory=dict)
+    _by_owner: dict[str, dict[Key, set[Key]]] = field(default_factory=dict)
+    """For each kind: keys of objects by the LlamaDeployment that they carry the label of."""
+
+    def put(self, manifest: Object) -> bool:
+        """Remember an object. False when it says nothing new."""
+        kind, key = kind_of(manifest), key_of(manifest)
+        known = self.of(kind).get(key)
+        if known is not None and not _is_newer(manifest, known):
+            return False
+        self._forget_owner(kind, key, known)
+        kept = manifest if kind.name == "Deployment" else trimmed(manifest)  # who owns a Deployment's fields is told
+        self._objects.setdefault(kind.name, {})[key] = kept
+        owner = labels_of(manifest).get(DEPLOYMENT_LABEL)
+        if owner:
+            self._by_owner.setdefault(kind.name, {}).setdefault((key[0], owner), set()).add(key)
+        return True
+
+    def remove(self, manifest: Object) -> None:
+        """Forget an object that is gone; another one that has its name by now stays."""
+        kind, key = kind_of(manifest), key_of(manifest)
+        known = self.of(kind).get(key)
+        if known is None or known["metadata"].get("uid") != manifest["metadata"].get("uid"):
+            return
+        self._forget_owner(kind, key, known)
+        del self._objects[kind.name][key]
+
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+        """One object, or None when none was seen."""
+        return self.of(kind).get((namespace or "", name))
+
+    def of(self, kind: Kind) -> Mapping[Key, Object]:
+        """Every object of a kind."""
+        return self._objects.get(kind.name, {})
+
+    def owned(self, kind: Kind, namespace: str, deployment: str) -> list[Object]:
+        """Objects of a kind that carry the label of a LlamaDeployment, by name."""
+        keys = self._by_owner.get(kind.name, {}).get((namespace, deployment), ())
+        objects = self.of(kind)
+        return [objects[key] for key in sorted(keys)]
+
+    def within(self, kind: Kind, namespace: str) -> Iterator[Object]:
+        """Objects of a kind in a namespace."""
+        return (manifest for key, manifest in self.of(kind).items() if key[0] == namespace)
+
+    def _forget_owner(self, kind: Kind, key: Key, known: Object | None) -> None:
+        owner = None if known is None else labels_of(known).get(DEPLOYMENT_LABEL)
+        if owner:
+            self._by_owner[kind.name][key[0], owner].discard(key)
+
+
+def _is_newer(manifest: Object, known: Object) -> bool:
+    """Whether a version follows the known one. Versions of one kind are numbers that grow (KEP-5504); where one is no
+    number, or the object was made anew, what came last counts."""
+    if manifest["metadata"].get("uid") != known["metadata"].get("uid"):
+        return True
+    new, old = manifest["metadata"].get("resourceVersion"), known["metadata"].get("resourceVersion")
+    try:
+        return int(str(new)) > int(str(old))
+    except ValueError:
+        return bool(new != old)

@@ -28,6 +28,7 @@ __all__ = [
     "POD",
     "SECRET",
     "SERVICE",
+    "WATCHED",
     "Kind",
     "kind_of",
 ]
@@ -79,6 +80,9 @@ GPU_CLASS: Final = _OWN["GPUClass"]
 LLAMA_DEPLOYMENT: Final = _OWN["LlamaDeployment"]
 LLAMA_TRIAL: Final = _OWN["LlamaTrial"]
 LLAMA_WORKLOAD: Final = _OWN["LlamaWorkload"]
+
+WATCHED: Final = frozenset({LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, GPU_CLASS, JOB, DEPLOYMENT, NODE})
+"""Kinds that are followed all the time; others are read when they are needed."""
 
 _KNOWN: Final = {
     (kind.api_version, kind.name): kind

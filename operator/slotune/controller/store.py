@@ -12,7 +12,7 @@ from typing import Any
 
 from slotune.api.labels import DEPLOYMENT_LABEL
 from slotune.controller.cluster import Object
-from slotune.controller.kinds import Kind, kind_of
+from slotune.controller.kinds import DEPLOYMENT, WATCHED, Kind, kind_of
 
 __all__ = ["Key", "Store", "key_of", "labels_of", "trimmed"]
 
@@ -49,13 +49,15 @@ class Store:
     """For each kind: keys of objects by the LlamaDeployment that they carry the label of."""
 
     def put(self, manifest: Object) -> bool:
-        """Remember an object. False when it says nothing new."""
+        """Remember an object of a kind that is watched. False when it says nothing new."""
         kind, key = kind_of(manifest), key_of(manifest)
+        if kind not in WATCHED:
+            return False
         known = self.of(kind).get(key)
         if known is not None and not _is_newer(manifest, known):
             return False
         self._forget_owner(kind, key, known)
-        kept = manifest if kind.name == "Deployment" else trimmed(manifest)  # who owns a Deployment's fields is told
+        kept = manifest if kind == DEPLOYMENT else trimmed(manifest)  # who owns a Deployment's fields is told to people
         self._objects.setdefault(kind.name, {})[key] = kept
         owner = labels_of(manifest).get(DEPLOYMENT_LABEL)
         if owner:

@@ -34,6 +34,7 @@ __all__ = [
     "Recommendation",
     "Rejected",
     "RestoreIntent",
+    "RolloutRecord",
 ]
 
 Phase = Literal[
@@ -103,6 +104,42 @@ class Applied(StatusModel):
     """Digest of the pod template."""
 
 
+class RolloutRecord(StatusModel):
+    """The change of production that is under way, or the last one. Every step is written here before it is taken."""
+
+    candidate_hash: CandidateHash
+    """Candidate that production gets."""
+    stage: Literal[
+        "Draining", "Deferred", "Applying", "Verifying", "Unproven", "RollingBack", "RolledBack", "Halted", "Done"
+    ]
+    """Where it stands. Deferred: running answers were not cut; it is tried again. Unproven: nothing was seen of it.
+    Halted: a person has to look."""
+    generation: Annotated[int, Field(ge=0)] = 0
+    """Version of the spec that it began under."""
+    started_at: Timestamp
+    """When draining began."""
+    since: Timestamp
+    """When the stage began."""
+    replaces: Digest | None = None
+    """Digest of the pod template that the candidate replaces."""
+    template_digest: Digest | None = None
+    """Digest of the pod template with the candidate, once it was seen."""
+    last_look: Timestamp | None = None
+    """When production was last looked at."""
+    kept: Annotated[int, Field(ge=0)] = 0
+    """Looks that showed the SLO kept."""
+    missed: Annotated[int, Field(ge=0)] = 0
+    """Looks that showed it missed."""
+    inconclusive: Annotated[int, Field(ge=0)] = 0
+    """Looks that showed neither."""
+    reverts: Annotated[int, Field(ge=0)] = 0
+    """How often somebody put the old pod template back."""
+    reason: Reason | None = None
+    """Why it stands there, as a word."""
+    message: Sentence = ""
+    """The same in words."""
+
+
 class RestoreIntent(StatusModel):
     """How to give production its GPU back. Written before the GPU is taken, removed once production is back."""
 
@@ -127,6 +164,8 @@ class Progress(StatusModel):
 
     search: Digest | None = None
     """Names the search; a change of the spec starts another one."""
+    inputs: Digest | None = None
+    """All that the answer depends on: while it is the same, a finished search is not run again."""
     started_at: Timestamp | None = None
     """When it began."""
     last_progress_time: Timestamp | None = None
@@ -186,7 +225,7 @@ class Production(StatusModel):
     prompt_tokens_per_second: Number | None = None
     """Prompt tokens that a replica reads per second while it reads, from llama-server's own counters."""
     kept_since: Timestamp | None = None
-    """Since when every look with a value showed the SLO kept."""
+    """Since when looks show the SLO kept, or its speed alone where TTFT has no query."""
     breached_since: Timestamp | None = None
     """Since when the SLO is missed. Two kept looks in a row end it; a look without a value does not."""
     last_breach_time: Timestamp | None = None
@@ -225,6 +264,8 @@ class LlamaDeploymentStatus(CommonStatus):
     """What slotune rolled out last."""
     last_good: Applied | None = None
     """What a failed rollout goes back to."""
+    rollout: RolloutRecord | None = None
+    """The change of production that is under way, or the last one."""
     refused_candidates: Annotated[tuple[CandidateHash, ...], Items(most=16, distinct=True)] = ()
     """Candidates that were rolled back; they are not rolled out again by themselves."""
     restore: RestoreIntent | None = None

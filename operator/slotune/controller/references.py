@@ -1,0 +1,251 @@
+"""Everything that a LlamaDeployment refers to, read fresh from the cluster and checked like a folder of manifests.
+
+The objects become the same documents that the command line reads from files, so one piece of code says what is missing
+or wrong, in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from slotune.api.documents import Document
+from slotune.api.inventory import take_stock
+from slotune.api.problems import Problem
+from slotune.api.references import Manifests, resolve
+from slotune.api.v1alpha1 import LlamaDeployment
+from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus
+from slotune.controller.cluster import Cluster, ForbiddenError, NotFoundError, Object
+from slotune.controller.identity import digest_of
+from slotune.controller.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    GPU_CLASS,
+    LLAMA_DEPLOYMENT,
+    LLAMA_WORKLOAD,
+    SECRET,
+    Kind,
+)
+from slotune.controller.store import Key, Store, key_of
+
+__all__ = ["References", "gather_references", "parse", "sentence_of"]
+
+_NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "template", "replicas"})
+"""Fields of a LlamaDeployment on which no search depends, or (the last two) of which only a part counts."""
+
+NOWHERE = Path("/nonexistent")
+"""Where relative paths of prompt files start: nowhere, since no file of the operator's is a user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """A LlamaDeployment with what it refers to, as far as it is there."""
+
+    raw: Object
+    deployment: LlamaDeployment | None
+    """None when the spec is not valid for this slotune."""
+    status: LlamaDeploymentStatus
+    invalid: tuple[str, ...] = ()
+    """What is wrong with the object itself: sentences with field, value and cure."""
+    missing: tuple[str, ...] = ()
+    """What is wrong with what it refers to."""
+    manifests: Manifests | None = field(default=None, repr=False)
+    target: Object | None = field(default=None, repr=False)
+    """The Deployment that targetRef names."""
+    rival: str | None = None
+    """An older LlamaDeployment with the same target."""
+    inputs: str = ""
+    """Digest of what a search depends on beside the server itself."""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return key_of(self.raw)
+
+    @property
+    def template(self) -> Object | None:
+        """The pod template that production runs, as it was written."""
+        if self.target is not None:
+            found: Object = self.target["spec"]["template"]
+            return found
+        written: Object | None = self.raw["spec"].get("template")
+        return written
+
+
+def parse(raw: Object) -> tuple[LlamaDeployment | None, LlamaDeploymentStatus, tuple[str, ...]]:
+    """Spec and status of the object, or what is wrong with its spec.
+
+    A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster.
+    """
+    bare = {name: value for name, value in raw.items() if name != "status"}
+    inventory = take_stock([_document(bare)])
+    entry = inventory.of("LlamaDeployment")[:1]
+    model = entry[0].model if entry else None
+    try:
+        status = LlamaDeploymentStatus.from_manifest(raw.get("status") or {})
+    except ValidationError:
+        status = LlamaDeploymentStatus()
+    problems = tuple(sentence_of(problem) for problem in inventory.problems)
+    return (model if isinstance(model, LlamaDeployment) else None), status, problems
+
+
+def sentence_of(problem: Problem) -> str:
+    """Field, value and cure of a problem, without the file and line that a cluster does not have."""
+    shown = "" if problem.value is None else f" is {problem.value}"
+    of = "" if problem.owner.startswith("LlamaDeployment/") or not problem.owner else f" of {problem.owner}"
+    return f"{problem.field}{of}{shown}: {problem.cure.replace(' in the files', '')}" if problem.field else problem.cure
+
+
+async def gather_references(raw: Object, store: Store, cluster: Cluster) -> References:
+    """Read what ``raw`` refers to. Nothing that is missing or unreadable raises; an API server that is down does."""
+    deployment, status, invalid = parse(raw)
+    if deployment is None:
+        return References(raw, None, status, invalid)
+    namespace, _ = key_of(raw)
+    target = None
+    if deployment.spec.target_ref is not None:
+        target = await _read(store, cluster, DEPLOYMENT, namespace, deployment.spec.target_ref.name)
+    documents = [_document({name: value for name, value in raw.items() if name != "status"})]
+    documents += [_document(found) for found in _watched(deployment, namespace, store)]
+    if target is not None:
+        documents.append(_document(target))
+    unreadable: list[str] = []
+    template = raw["spec"].get("template") if target is None else target["spec"]["template"]
+    for kind, name, place in _data_of(deployment, _workload(documents), template or {}):
+        try:
+            documents.append(_document(await cluster.get(kind, namespace, name)))
+        except NotFoundError:
+            continue  # resolving says where it is missed
+        except ForbiddenError:
+            unreadable.append(
+                f"{place} is {name}: slotune may not read that {kind.name}: allow it in slotune's role"
+                + ("" if kind == CONFIG_MAP else ", or use a ConfigMap")
+            )
+    inventory = take_stock(documents)
+    problems = list(inventory.problems)
+    (entry,) = [one for one in inventory.of("LlamaDeployment") if one.name == key_of(raw)[1]]
+    manifests = resolve(entry, inventory, {"": NOWHERE}, problems)
+    missing = (*unreadable, *(sentence_of(problem) for problem in problems))
+    if manifests is not None:
+        missing = (*missing, *_files(manifests))
+    return References(
+        raw,
+        deployment,
+        status,
+        missing=tuple(dict.fromkeys(missing)),
+        manifests=None if missing else manifests,
+        target=target,
+        rival=_rival(raw, deployment, store),
+        inputs=_digest(documents),
+    )
+
+
+def _document(data: Object) -> Document:
+    return Document("", data, {(): 1})
+
+
+async def _read(store: Store, cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | None:
+    found = store.get(kind, namespace, name)
+    if found is None:
+        try:
+            found = await cluster.get(kind, namespace, name)
+        except NotFoundError:
+            return None
+        store.put(found)
+    # The list of a watch leaves out what every element has in common.
+    return {"apiVersion": kind.api_version, "kind": kind.name} | found
+
+
+def _watched(deployment: LlamaDeployment, namespace: str, store: Store) -> Iterator[Object]:
+    spec = deployment.spec
+    if spec.workload.ref is not None and (found := store.get(LLAMA_WORKLOAD, namespace, spec.workload.ref.name)):
+        yield found
+    for reference in spec.gpu_classes:
+        if found := store.get(GPU_CLASS, None, reference.name):
+            yield found
+
+
+def _workload(documents: list[Document]) -> Mapping[str, Any]:
+    """The traffic as it is written, wherever; empty when it is not there."""
+    for document in documents:
+        if document.data.get("kind") == "LlamaWorkload":
+            return document.data.get("spec") or {}
+    workload = documents[0].data["spec"].get("workload") or {}
+    inline: Mapping[str, Any] = workload.get("inline") or {}
+    return inline
+
+
+def _data_of(
+    deployment: LlamaDeployment, workload: Mapping[str, Any], template: Mapping[str, Any]
+) -> Iterator[tuple[Kind, str, str]]:
+    """(kind, name, field) of the ConfigMaps and Secrets whose content a search depends on, each once.
+
+    Of Secrets only prompts are read: a server's keys are none of our business.
+    """
+    prompts, trace = workload.get("prompts") or {}, (workload.get("load") or {}).get("trace") or {}
+    wanted: dict[tuple[str, str], tuple[Kind, str, str]] = {}
+
+    def want(kind: Kind, reference: Any, place: str) -> None:
+        if isinstance(reference, dict) and isinstance(reference.get("name"), str):
+            wanted.setdefault((kind.name, reference["name"]), (kind, reference["name"], place))
+
+    want(CONFIG_MAP, prompts.get("configMapKeyRef"), "prompts.configMapKeyRef.name")
+    want(SECRET, prompts.get("secretKeyRef"), "prompts.secretKeyRef.name")
+    want(CONFIG_MAP, trace.get("configMapKeyRef"), "load.trace.configMapKeyRef.name")
+    for container in (template.get("spec") or {}).get("containers") or ():
+        if deployment.spec.container in {None, container.get("name")}:
+            place = f"container {container.get('name')}"
+            for source in container.get("envFrom") or ():
+                want(CONFIG_MAP, source.get("configMapRef"), f"{place} envFrom")
+            for variable in container.get("env") or ():
+                want(CONFIG_MAP, (variable.get("valueFrom") or {}).get("configMapKeyRef"), f"{place} env")
+    yield from wanted.values()
+
+
+def _files(manifests: Manifests) -> Iterator[str]:
+    """Fields that name a file of the user's machine, which no cluster can read."""
+    cure = "a file is for the command line: put it into a ConfigMap and name that with configMapKeyRef"
+    if manifests.workload.prompts.file is not None:
+        yield f"prompts.file.path is {manifests.workload.prompts.file.path}: {cure}"
+    trace = manifests.workload.load.trace
+    if trace is not None and trace.file is not None:
+        yield f"load.trace.file.path is {trace.file.path}: {cure}"
+
+
+def _rival(raw: Object, deployment: LlamaDeployment, store: Store) -> str | None:
+    """The oldest other LlamaDeployment with the same target that is older than this one: the oldest wins."""
+    if deployment.spec.target_ref is None:
+        return None
+    namespace, _ = key_of(raw)
+    older = [
+        other
+        for other in store.within(LLAMA_DEPLOYMENT, namespace)
+        if ((other.get("spec") or {}).get("targetRef") or {}).get("name") == deployment.spec.target_ref.name
+        and not other["metadata"].get("deletionTimestamp")
+        and _age(other) < _age(raw)
+    ]
+    return min(older, key=_age)["metadata"]["name"] if older else None
+
+
+def _age(raw: Object) -> tuple[str, str]:
+    return str(raw["metadata"].get("creationTimestamp") or ""), str(raw["metadata"]["name"])
+
+
+def _digest(documents: list[Document]) -> str:
+    """Of what a search depends on. What only concerns the rollout is left out, and so is a Deployment itself: what of
+    it counts is in its template, whose flags the reading knows best."""
+    said: list[object] = []
+    for document in documents:
+        data, kind = document.data, document.data.get("kind")
+        if kind == "Deployment":
+            continue
+        spec = data.get("spec")
+        if kind == "LlamaDeployment" and isinstance(spec, dict):
+            spec = {name: value for name, value in spec.items() if name not in _NOT_SEARCHED}
+        content = {name: data.get(name) for name in ("data", "binaryData", "stringData")}
+        said.append((kind, data["metadata"]["name"], spec, content))
+    return digest_of(said)

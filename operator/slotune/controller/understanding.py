@@ -1,0 +1,134 @@
+"""From what a LlamaDeployment refers to, to a search problem: or why there is none, or what must be looked at first.
+
+Pure. The command line makes the same problem from files (:mod:`slotune.tuning.reading`); here the weights' facts come
+from a survey, since an operator cannot read what lies in a user's volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from slotune.api.references import Manifests
+from slotune.controller.identity import CANDIDATE_ANNOTATION, digest_of, pod_digest
+from slotune.controller.references import References
+from slotune.llama.model_facts import ModelFacts
+from slotune.load.jsonl import InputFileError
+from slotune.load.lengths import DemandError
+from slotune.search.problem import Problem
+from slotune.tuning.baseline import Baseline
+from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.reading import Reading, Today, reading_of
+from slotune.tuning.traffic import demand_of
+from slotune.tuning.trial_objects import candidate_hash, candidate_of
+
+__all__ = ["NotUnderstood", "Surveyed", "Understood", "survey_digest", "understand"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What a look at the weights and the image found."""
+
+    models: Mapping[str, ModelFacts]
+    build: int | None = None
+    """Build number of llama.cpp in the image; None when it did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """Why no search can begin."""
+
+    reason: str
+    """CamelCase reason of the condition."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A problem that can be searched."""
+
+    reading: Reading
+    manifests: Manifests
+    surveyed: Surveyed
+    pod_digest: str
+    inputs: str
+    """Digest of all that the answer depends on: a finished search with the same one needs no other."""
+    rolled_out: str | None
+    """Hash of the candidate that production carries by slotune's hand; None when it is the user's own."""
+
+    @property
+    def space(self) -> Problem:
+        """Everything that may be tried: starts correct what can fit."""
+        return self.reading.space
+
+    @property
+    def baseline(self) -> Baseline:
+        """What runs today, or ran before slotune changed it."""
+        return self.reading.baseline
+
+    def refined(self, results: object) -> Problem:
+        """The problem with what the starts so far taught about memory."""
+        return without_what_cannot_fit(self.space, results)  # type: ignore[arg-type]  # a sequence of results
+
+
+def survey_digest(references: References) -> str:
+    """Names a survey: the pod's volumes and image, the paths of the weights, and the last request to look again."""
+    assert references.manifests is not None and references.deployment is not None
+    spec, manifests = references.deployment.spec, references.manifests
+    pod = pod_digest(references.template or {}, manifests.container.name, {})
+    paths = {variant.name: variant.path for variant in spec.models}
+    return digest_of([pod, paths, None if spec.rerun is None else spec.rerun.reason])[:10]
+
+
+def understand(references: References, surveyed: Surveyed) -> Understood | NotUnderstood:
+    """Make the problem. Nothing raises: what is wrong is said with field, value and cure."""
+    manifests, deployment = references.manifests, references.deployment
+    assert manifests is not None and deployment is not None
+    template = references.template or {}
+    pod = pod_digest(template, manifests.container.name, manifests.gpu_classes)
+    rerun = "" if deployment.spec.rerun is None else deployment.spec.rerun.reason
+    engine = digest_of([manifests.container.image, surveyed.build, pod, rerun])
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    rolled_out = annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
+    try:
+        reading = reading_of(
+            manifests,
+            demand_of(manifests),
+            surveyed.models,
+            engine=engine,
+            today=_today(references, rolled_out),
+        )
+    except InvalidInputError as error:
+        return NotUnderstood("Refused", str(error))
+    except (InputFileError, DemandError) as error:
+        return NotUnderstood("InvalidWorkload", str(error))
+    inputs = digest_of([references.inputs, reading.space.context, candidate_hash(reading.baseline.candidate)])
+    return Understood(_with_replicas_of_then(reading, references, inputs), manifests, surveyed, pod, inputs, rolled_out)
+
+
+def _with_replicas_of_then(reading: Reading, references: References, inputs: str) -> Reading:
+    """The replicas of when the search began: an autoscaler that moves them asks no new question."""
+    status = references.status
+    known = status.progress is not None and status.progress.inputs == inputs
+    replicas = None if status.baseline is None or not known else status.baseline.replicas
+    if not replicas:
+        return reading
+    return replace(
+        reading,
+        problem=replace(reading.problem, replicas_today=replicas),
+        space=replace(reading.space, replicas_today=replicas),
+    )
+
+
+def _today(references: References, rolled_out: str | None) -> Today | None:
+    """What ran when the search began, once production carries an answer of ours.
+
+    Without it the answer would be the next baseline, and every rollout would ask for another search.
+    """
+    status = references.status
+    if rolled_out is None or status.baseline is None or status.applied is None:
+        return None
+    if status.applied.candidate_hash != rolled_out:
+        return None
+    return Today(candidate_of(status.baseline.candidate), status.baseline.replicas or 1)

@@ -26,6 +26,7 @@ from slotune.api.v1alpha1.deployment_status import (
     Recommendation,
     Rejected,
     RestoreIntent,
+    RolloutRecord,
 )
 from slotune.api.v1alpha1.gpu_class import GPUClass, GPUClassSpec, GPUClassStatus
 from slotune.api.v1alpha1.measurement import Measurement
@@ -136,6 +137,7 @@ __all__ = [
     "RestoreIntent",
     "Retune",
     "Rollout",
+    "RolloutRecord",
     "Sampling",
     "Sandbox",
     "Search",

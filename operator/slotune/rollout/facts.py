@@ -1,0 +1,296 @@
+"""What runs in production, read once from raw objects. Whatever decides works on these facts and on nothing else.
+
+Raw dictionaries and not models: a Deployment of tomorrow's Kubernetes has to be read too, and what is not known has to
+be kept. What the API server defaults may be absent here (a preview, a test); the same defaults are then assumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from slotune.api.labels import ROLLOUT_MANAGER
+
+__all__ = [
+    "CANDIDATE_ANNOTATION",
+    "Capacity",
+    "Conflict",
+    "Look",
+    "Readings",
+    "Serving",
+    "Slots",
+    "Strategy",
+    "template_digest",
+]
+
+CANDIDATE_ANNOTATION: Final = "slotune.dev/candidate"
+"""On the pod template that slotune rolled out: hash of the candidate in it."""
+
+_RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
+"""``kubectl rollout restart`` writes it: new pods of the same configuration."""
+_DEFAULT_SHARE: Final = "25%"
+"""Of a rolling update's maxSurge and maxUnavailable."""
+_DEFAULT_DEADLINE_S: Final = 600
+
+JSON = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a Deployment replaces its pods, in pods, resolved for its replicas."""
+
+    kind: Literal["RollingUpdate", "Recreate"]
+    max_surge: int = 0
+    """Pods that may exist above the replicas."""
+    max_unavailable: int = 0
+    """Pods that may be missing below the replicas."""
+
+    @classmethod
+    def from_deployment(cls, deployment: JSON, replicas: int) -> Strategy:
+        """As Kubernetes resolves it: a surge is rounded up, what may be unavailable is rounded down, and when both
+        are 0 one pod may be unavailable (ResolveFenceposts in pkg/controller/deployment/util)."""
+        stated = deployment.get("spec", {}).get("strategy") or {}
+        if stated.get("type") == "Recreate":
+            return cls("Recreate")
+        rolling = stated.get("rollingUpdate") or {}
+        surge = _pods(rolling.get("maxSurge", _DEFAULT_SHARE), replicas, math.ceil)
+        unavailable = _pods(rolling.get("maxUnavailable", _DEFAULT_SHARE), replicas, math.floor)
+        if surge == 0 and unavailable == 0:
+            unavailable = 1
+        return cls("RollingUpdate", surge, min(unavailable, replicas))
+
+    def for_deployment(self) -> dict[str, Any]:
+        """As a Deployment's ``spec.strategy``."""
+        if self.kind == "Recreate":
+            return {"type": "Recreate"}
+        return {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": self.max_surge, "maxUnavailable": self.max_unavailable},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """GPUs of the class that the candidate runs on."""
+
+    free: int | None
+    """GPUs that nobody holds and that such a pod could be placed on; None: nobody knows, which counts as none.
+    A class without a countable resource (CPU) is free for as many pods as fit."""
+    released: bool = True
+    """Whether today's pods give back GPUs of that class when they end: false when the candidate changes the class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What ``/slots`` of every server said, ready ones and others."""
+
+    at: datetime
+    busy: int | None
+    """Requests at work on all servers; None when any server could not be asked."""
+    why: str = ""
+    """What stood in the way, with the cure, when ``busy`` is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at what production delivers."""
+
+    at: datetime
+    outcome: Literal["Kept", "Missed", "Inconclusive"]
+    """Whether the SLO was kept. No data, NaN and several series are Inconclusive."""
+    message: str = ""
+    """What was seen, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why the API server refused our apply: a field belongs to somebody else."""
+
+    manager: str
+    field: str
+    """Path of the field, such as ``.spec.template.spec.containers[name="llama"].args``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was looked at for this plan; None where nobody looked. A step says what the next plan needs."""
+
+    capacity: Capacity = Capacity(None)
+    slots: Slots | None = None
+    look: Look | None = None
+    conflict: Conflict | None = None
+    """Of the last apply, a dry run included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A Deployment that serves, as it is observed."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    observed_generation: int
+    """Version of the spec that the numbers below are about."""
+    desired: int
+    """Replicas that are asked for."""
+    total: int
+    """Pods of every version, those that end excluded."""
+    updated: int
+    """Pods of the present template."""
+    available: int
+    unavailable: int
+    deadline_exceeded: bool
+    """Whether Kubernetes gave up waiting for progress (ProgressDeadlineExceeded)."""
+    progress_deadline_s: int
+    strategy: Strategy
+    template: JSON = field(repr=False)
+    """The pod template, as the API server gave it."""
+    template_digest: str
+    candidate: str | None
+    """Hash of the candidate in the template; None: nobody rolled one out."""
+    args: tuple[str, ...] = field(repr=False)
+    """Arguments of llama-server's container."""
+    args_owners: tuple[str, ...]
+    """Field managers of the container's args, slotune's own excluded."""
+    replicas_owners: tuple[str, ...]
+    """Field managers of the replicas, slotune's own excluded."""
+    last_writer: str | None
+    """Field manager that last wrote to the pod template, slotune's own excluded."""
+    autoscaler: str | None
+    """HorizontalPodAutoscaler that owns the replicas."""
+    paused: bool = False
+    deleting: bool = False
+
+    @classmethod
+    def from_deployment(cls, deployment: JSON, container: str, autoscalers: Iterable[JSON] = ()) -> Serving:
+        """Facts of a raw Deployment.
+
+        Args:
+            deployment: ``apps/v1`` Deployment as the API server gave it, ``metadata.managedFields`` included.
+            container: name of llama-server's container.
+            autoscalers: every HorizontalPodAutoscaler of the namespace.
+        """
+        metadata, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
+        desired = int(spec.get("replicas", 1))
+        progressing: JSON = next((it for it in status.get("conditions") or () if it.get("type") == "Progressing"), {})
+        template = spec["template"]
+        annotations = (template.get("metadata") or {}).get("annotations") or {}
+        managed = metadata.get("managedFields") or ()
+        args = next((it.get("args") for it in template["spec"]["containers"] if it["name"] == container), None)
+        scalers = sorted(it["metadata"]["name"] for it in autoscalers if _scales(it, metadata["name"]))
+        in_container = ("f:spec", "f:template", "f:spec", "f:containers", {"name": container}, "f:args")
+        return cls(
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
+            resource_version=metadata.get("resourceVersion", ""),
+            generation=int(metadata.get("generation", 0)),
+            observed_generation=int(status.get("observedGeneration", 0)),
+            desired=desired,
+            total=int(status.get("replicas", 0)),
+            updated=int(status.get("updatedReplicas", 0)),
+            available=int(status.get("availableReplicas", 0)),
+            unavailable=int(status.get("unavailableReplicas", 0)),
+            deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
+            progress_deadline_s=int(spec.get("progressDeadlineSeconds", _DEFAULT_DEADLINE_S)),
+            strategy=Strategy.from_deployment(deployment, desired),
+            template=template,
+            template_digest=template_digest(template),
+            candidate=annotations.get(CANDIDATE_ANNOTATION),
+            args=tuple(args or ()),
+            args_owners=_owners(managed, in_container),
+            replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
+            last_writer=_last_writer(managed, ("f:spec", "f:template")),
+            autoscaler=scalers[0] if scalers else None,
+            paused=bool(spec.get("paused", False)),
+            deleting="deletionTimestamp" in metadata,
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the present template runs everywhere and answers: what ``kubectl rollout status`` waits for."""
+        return (
+            self.observed_generation >= self.generation
+            and self.updated >= self.desired
+            and self.total <= self.updated
+            and self.available >= self.updated
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether Kubernetes says that the present template makes no progress."""
+        return self.observed_generation >= self.generation and self.deadline_exceeded and not self.is_settled
+
+
+def template_digest(template: JSON) -> str:
+    """Names a pod template: equal for equal content, whatever the order of keys, with or without empty fields.
+
+    The time of a restart is left out: it starts new pods of the same configuration.
+    """
+    plain = json.dumps(_pruned(template), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+def _pruned(value: Any, key: str = "") -> Any:
+    if isinstance(value, Mapping):
+        kept = {name: _pruned(item, name) for name, item in value.items() if item is not None and name != _RESTARTED}
+        return {
+            name: item
+            for name, item in kept.items()
+            if not (name in {"annotations", "labels", "metadata"} and not item)
+        }
+    if isinstance(value, list | tuple):
+        return [_pruned(item) for item in value]
+    return value
+
+
+def _pods(stated: int | str, replicas: int, rounded: Any) -> int:
+    """Pods of an IntOrString: a number, or a percentage of the replicas."""
+    if isinstance(stated, str):
+        return int(rounded(int(stated.removesuffix("%")) * replicas / 100))
+    return stated
+
+
+def _scales(autoscaler: JSON, name: str) -> bool:
+    target = autoscaler.get("spec", {}).get("scaleTargetRef") or {}
+    return target.get("kind") == "Deployment" and target.get("name") == name
+
+
+def _owners(managed: Sequence[JSON], path: Sequence[str | JSON]) -> tuple[str, ...]:
+    """Managers that own the field itself, sorted."""
+    found = {str(entry.get("manager", "")) for entry in managed if _has_field(entry, path)}
+    return tuple(sorted(found - {ROLLOUT_MANAGER}))
+
+
+def _last_writer(managed: Sequence[JSON], path: Sequence[str | JSON]) -> str | None:
+    entries = [entry for entry in managed if _has_field(entry, path) and entry.get("manager") != ROLLOUT_MANAGER]
+    # Times have whole seconds: the name makes the order total.
+    newest = max(entries, key=lambda entry: (entry.get("time", ""), entry.get("manager", "")), default=None)
+    return None if newest is None else str(newest.get("manager", ""))
+
+
+def _has_field(entry: JSON, path: Sequence[str | JSON]) -> bool:
+    """Whether a managedFields entry holds the field at ``path``; a mapping in it is the key of a list's item."""
+    if entry.get("subresource") == "status":
+        return False
+    here: Any = entry.get("fieldsV1") or {}
+    for step in path:
+        here = here.get(step) if isinstance(step, str) else _item(here, step)
+        if here is None:
+            return False
+    return True
+
+
+def _item(fields: JSON, key: JSON) -> Any:
+    return next((value for name, value in _keyed(fields) if name == key), None)
+
+
+def _keyed(fields: JSON) -> Iterator[tuple[Any, Any]]:
+    for name, value in fields.items():
+        if name.startswith("k:"):
+            yield json.loads(name[2:]), value

@@ -1,0 +1,81 @@
+"""The pod template that a failed rollout goes back to, kept in full before production is touched.
+
+The status has no room for a whole pod, and the spec may have changed since. So the template lies in a ConfigMap that is
+named after its content: it is written once, never changed, and what is read back is proved to be what was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.v1alpha1 import API_VERSION, LlamaDeployment
+from slotune.rollout.facts import template_digest
+
+__all__ = ["LastGoodLostError", "record_name", "template_from_record", "template_record"]
+
+_KEY: Final = "template.json"
+
+
+class LastGoodLostError(Exception):
+    """What production should go back to is not what was written down, or is gone."""
+
+    def __init__(self, record: str, reason: str) -> None:
+        self.record = record
+        super().__init__(
+            f"ConfigMap {record} {reason}: production stays as it is; go back by hand, "
+            "e.g. with kubectl rollout undo, and set spec.rollout.mode to Recommend"
+        )
+
+
+def record_name(name: str, digest: str) -> str:
+    """Name of the ConfigMap with that template of that LlamaDeployment."""
+    return f"{name}-template-{digest[:10]}"
+
+
+def template_record(owner: LlamaDeployment, template: Mapping[str, Any]) -> dict[str, Any]:
+    """The ConfigMap that keeps a pod template, for server-side apply. The LlamaDeployment owns it."""
+    metadata = owner.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": record_name(metadata.name, template_digest(template)),
+            "namespace": metadata.namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: metadata.name},
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "immutable": True,
+        "data": {_KEY: json.dumps(template, sort_keys=True)},
+    }
+
+
+def template_from_record(record: Mapping[str, Any] | None, name: str, digest: str) -> dict[str, Any]:
+    """The template in a ConfigMap of :func:`template_record`.
+
+    Raises :class:`LastGoodLostError` when it is gone (``record`` is None), unreadable or another one.
+    """
+    place = record_name(name, digest)
+    if record is None:
+        raise LastGoodLostError(place, "is gone")
+    try:
+        template = json.loads((record.get("data") or {})[_KEY])
+    except (KeyError, ValueError) as error:
+        raise LastGoodLostError(place, f"has no readable {_KEY}") from error
+    if not isinstance(template, dict) or template_digest(template) != digest:
+        raise LastGoodLostError(place, f"has another pod template than {digest}")
+    return template
+
+
+def owner_reference(owner: LlamaDeployment) -> dict[str, Any]:
+    """Makes the cluster delete an object together with its LlamaDeployment."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": owner.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,70 @@
+"""What a rollout remembers: a part of the status, and nothing else. It outlives the operator, so each change of it is
+one write, and every function of it gives a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from slotune.api.quantities import parse_duration
+from slotune.api.v1alpha1 import Applied, LlamaDeploymentStatus, RestoreIntent, RolloutRecord
+
+__all__ = ["Memory", "moment", "span", "stamp"]
+
+REFUSED_KEPT = 16
+"""Bound of ``status.refusedCandidates``; the oldest is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Fields of the status that belong to the rollout."""
+
+    applied: Applied | None = None
+    last_good: Applied | None = None
+    refused: tuple[str, ...] = ()
+    rollout: RolloutRecord | None = None
+    restore: RestoreIntent | None = None
+    """Production is borrowed. Only :mod:`slotune.rollout.borrow` changes it."""
+
+    @classmethod
+    def from_status(cls, status: LlamaDeploymentStatus | None) -> Memory:
+        """What the status remembers; nothing when there is none yet."""
+        if status is None:
+            return cls()
+        return cls(status.applied, status.last_good, status.refused_candidates, status.rollout, status.restore)
+
+    def for_status(self) -> dict[str, Any]:
+        """Fields of :class:`LlamaDeploymentStatus` by name, for ``model_copy(update=...)``. None removes a field."""
+        return {
+            "applied": self.applied,
+            "last_good": self.last_good,
+            "refused_candidates": self.refused,
+            "rollout": self.rollout,
+            "restore": self.restore,
+        }
+
+    def with_record(self, **changes: Any) -> Memory:
+        """With these fields of the record changed."""
+        assert self.rollout is not None
+        return replace(self, rollout=self.rollout.model_copy(update=changes))
+
+    def with_refused(self, candidate_hash: str) -> Memory:
+        """With a candidate that is not rolled out again by itself."""
+        refused = (*(it for it in self.refused if it != candidate_hash), candidate_hash)
+        return replace(self, refused=refused[-REFUSED_KEPT:])
+
+
+def stamp(at: datetime) -> str:
+    """A moment as the status writes it: UTC, to the millisecond."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: str) -> datetime:
+    """The moment that a status names. At most six digits of a second are kept."""
+    return datetime.fromisoformat(text)
+
+
+def span(duration: str) -> timedelta:
+    """A duration of the spec, such as ``5m``."""
+    return timedelta(seconds=float(parse_duration(duration)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotune.llama.flag_cures import CONFLICTING, DROPPED, ELSEWHERE, PRESETS, REMOVED, SECRET, cure_for_unknown
+from slotune.llama.flag_cures import CONFLICTING, DROPPED, ELSEWHERE, PRESETS, REMOVED, SECRET, closest_flag
 from slotune.llama.flag_reading import read
 from slotune.llama.flag_table import BY_ENV, BY_NAME, FLAGS, Flag
 from slotune.llama.flags import from_args
@@ -29,11 +29,11 @@ def problems(args: str, env: dict[str, str] | None = None) -> list[str]:
         pytest.param("--mlock", "--mlock", "use -lm mlock", id="removed, without a value"),
         pytest.param("--draft 8 --jinja", "--draft", "use --spec-draft-n-max", id="removed, with a value"),
         pytest.param("--draft-max=8", "--draft-max", "use --spec-draft-n-max", id="removed, with an equals sign"),
-        pytest.param("--paralel 4", "--paralel", "did you mean --parallel?", id="a typing error"),
         pytest.param("--n_parallel 4", "--n_parallel", "use -np", id="llama-cpp-python's name"),
         pytest.param("--max-model-len 4096", "--max-model-len", "use -c", id="vLLM's name"),
         pytest.param("-p hello", "-p", "send it in a request", id="llama-cli's flag"),
-        pytest.param("--frobnicate", "--frobnicate", "llama-server --help", id="nothing like it"),
+        pytest.param("--no-clear-idle", "--no-clear-idle", "use --no-cache-idle-slots", id="renamed"),
+        pytest.param("-cd 4096", "-cd", "leave it out", id="removed, without a successor"),
         pytest.param("--ctx-size=4096", "--ctx-size", '"--ctx-size", "4096"', id="an equals sign"),
         pytest.param("hello", "hello", "put its flag before it", id="a stray word"),
         pytest.param("-fa --jinja", "-fa", '"-fa", "on"', id="flash attention as a switch"),
@@ -71,10 +71,10 @@ def test_two_words_in_one_argument_are_taken_apart() -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    assert len(problems("--mlock -c 4k --paralel 4 -ctk q3_0")) == 4
+    assert len(problems("--mlock -c 4k -b many -ctk q3_0")) == 4
 
 
-@pytest.mark.parametrize("args", ["--api-key=hunter2", "--apikey=hunter2", "--api_key=hunter2"])
+@pytest.mark.parametrize("args", ["--api-key=hunter2", "--api_key=hunter2"])
 def test_a_secret_is_not_repeated_in_a_refusal(args: str) -> None:
     (problem,) = problems(args)
 
@@ -148,7 +148,7 @@ def test_what_has_a_cure_is_unknown_and_what_is_special_is_known() -> None:
 
 
 def test_cures_name_flags_that_exist() -> None:
-    for cure in (*REMOVED.values(), *(cure for cure in ELSEWHERE.values() if cure.startswith("-"))):
+    for cure in (cure for cure in (*REMOVED.values(), *ELSEWHERE.values()) if cure.startswith("-")):
         named = [word.rstrip(",:") for word in cure.split() if word.startswith("-")]
         assert named
         assert all(word in BY_NAME for word in named), cure
@@ -159,9 +159,112 @@ def test_a_preset_stands_for_flags_that_can_be_read() -> None:
         assert read(words.split(), {}).problems == ()
 
 
-def test_a_cure_is_offered_for_anything() -> None:
-    assert cure_for_unknown("--cache-rm") == "did you mean --cache-ram?"
-    assert "--help" in cure_for_unknown("--zzzzzz")
+def test_the_flag_that_was_meant_is_found_where_one_is_near() -> None:
+    assert closest_flag("--cache-rm") == "--cache-ram"
+    assert closest_flag("--zzzzzz") is None
+
+
+# ------------------------------------------------------------------- flags that slotune does not know
+
+
+@pytest.mark.parametrize(
+    ("args", "want"),
+    [
+        pytest.param("--frobnicate", ("--frobnicate",), id="a switch"),
+        pytest.param("--frobnicate 3 -1 x --jinja", ("--frobnicate", "3", "-1", "x", "--jinja"), id="several values"),
+        pytest.param("--paralel 4", ("--paralel", "4"), id="a typing error"),
+        pytest.param("--fork-mode=fast -np 2", ("--fork-mode=fast",), id="an equals sign"),
+        pytest.param("-rtr --fork_thing a", ("-rtr", "--fork_thing", "a"), id="short, and with underscores"),
+    ],
+)
+def test_an_unknown_flag_is_kept_with_the_words_up_to_the_next_flag(args: str, want: tuple[str, ...]) -> None:
+    parsed = from_args(["-m", "m.gguf", *args.split()], variant="v", gpu_class="g", training_context=4096)
+
+    assert parsed.errors == ()
+    assert parsed.baseline.extra_args == want
+    assert any(want[0].partition("=")[0] in note and "not tuned" in note for note in parsed.notes)
+
+
+def test_a_typing_error_is_kept_and_named() -> None:
+    (note,) = read(["--paralel", "4"], {}).notes
+
+    assert note.endswith("Did you mean --parallel?")
+
+
+@pytest.mark.parametrize("args", [["--apikey=hunter2"], ["--auth-token", "hunter2"], ["--fork-secret", "hunter2", "x"]])
+def test_an_unknown_flag_that_may_hold_a_key_is_treated_as_one_that_does(args: list[str]) -> None:
+    parsed = from_args(["-m", "m.gguf", *args], variant="v", gpu_class="g", training_context=4096)
+
+    assert parsed.secret_args == tuple(args)
+    assert "hunter2" not in repr(parsed)
+
+
+@pytest.mark.parametrize("flag", ["--max-tokens", "--auth-key-file", "--monkey"])
+def test_not_every_flag_with_such_a_word_in_it_is_secret(flag: str) -> None:
+    assert from_args(["-m", "m", flag, "7"], variant="v", gpu_class="g", training_context=512).secret_args == ()
+
+
+# ------------------------------------------------------------------- flags that depend on the build
+
+
+@pytest.mark.parametrize(
+    ("args", "build", "kept"),
+    [
+        pytest.param("--mlock --no-mmap", 6869, "--mlock --no-mmap", id="before the load modes"),
+        pytest.param("--draft-max 8 --jinja", 8000, "--draft-max 8 --jinja", id="before the draft's new names"),
+        pytest.param("--mlock", 10500, "--mlock", id="between what is known: the server itself runs with it"),
+    ],
+)
+def test_a_flag_that_the_build_still_has_is_kept(args: str, build: int, kept: str) -> None:
+    reading = read(args.split(), {}, build)
+
+    assert reading.problems == ()
+    assert [word for setting in reading.settings for word in setting.words] == kept.split()
+    assert any("later builds" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    ("args", "build", "cure"),
+    [
+        pytest.param("--mlock", 10875, "use -lm mlock", id="the build that dropped it"),
+        pytest.param("--draft 3", 9016, "use --spec-draft-n-max", id="a draft"),
+        pytest.param("-fit off", 6869, "use an image from b7539 on", id="too early"),
+        pytest.param("-np 4 -no-kvu", 7000, "b8664", id="a negation that came later"),
+        pytest.param("--cache-idle-slots", 8700, "b8854", id="a name that came later"),
+    ],
+)
+def test_a_flag_that_the_build_does_not_have_is_refused(args: str, build: int, cure: str) -> None:
+    (problem,) = read(args.split(), {}, build).problems
+
+    assert cure in problem.cure
+
+
+def test_an_earlier_name_of_a_tuned_flag_is_that_flag() -> None:
+    (setting,) = read(["--no-clear-idle"], {}, 8700).settings
+
+    assert (setting.flag.name, setting.on) == ("--cache-idle-slots", False)
+
+
+@pytest.mark.parametrize(("build", "args"), [(6000, "-fa -np 2"), (6310, "-fa -np 2"), (6310, "-fa on -np 2")])
+def test_flash_attention_was_a_switch(build: int, args: str) -> None:
+    reading = read(args.split(), {}, build)
+
+    assert reading.problems == ()
+    assert [(setting.flag.name, setting.values) for setting in reading.settings] == [("-fa", ("on",)), ("-np", ("2",))]
+
+
+def test_variables_go_by_the_build_too() -> None:
+    reading = read([], {"LLAMA_ARG_NO_MMAP": "1", "LLAMA_ARG_DRAFT_MAX": "4", "LLAMA_ARG_FIT": "off"}, 6869)
+
+    assert [setting.words for setting in reading.settings] == [("--draft-max", "4"), ("--no-mmap",)]
+    assert reading.notes == ("LLAMA_ARG_FIT has no effect in b6869, which the image is of.",)
+
+
+@given(st.lists(st.text(alphabet=string.printable, max_size=20) | st.sampled_from(sorted(BY_NAME)), max_size=12))
+def test_every_setting_says_where_it_stands(words: list[str]) -> None:
+    for setting in read(words, {}).settings:
+        assert setting.position is not None
+        assert tuple(words[setting.position : setting.position + len(setting.words)]) == setting.words
 
 
 @pytest.mark.engine

@@ -49,6 +49,7 @@ class BaselineReader:
         type_k, type_v = self._cache_types(flash_attention)
         ram, idle = self._host_cache()
         self._fit()
+        self._build()
         return Candidate(
             variant=variant,
             gpu_class=gpu_class,
@@ -114,18 +115,22 @@ class BaselineReader:
         if stated == 0 and setting is not None:
             self._refuse(setting, "is no number of slots", f"write 1 to {PARALLEL_MAX}")
             return 1, unified
-        if stated > 0:
+        taken_for_none = stated == 1 and not unified and self.defaults.one_slot_is_auto
+        if stated > 0 and not taken_for_none:
             return stated, unified
         slots = self.defaults.auto_slots
+        if not self.defaults.auto_unified:
+            return slots, unified
+        why = f"{setting.spelling} 1 is as good as not set" if taken_for_none and setting else "-np is not set"
         overruled = " whatever -no-kvu says" if self.setting("-kvu") and not unified else ""
-        self.notes.append(f"-np is not set: llama-server runs {slots} slots on one unified KV cache{overruled}.")
+        self.notes.append(f"{why}: llama-server runs {slots} slots on one unified KV cache{overruled}.")
         return slots, True
 
     def _context(self, slots: int, unified: bool) -> int:
         """Tokens per slot. Split caches are rounded up as llama.cpp does; a unified pool is shared out evenly."""
-        pool = self.number("-c", 0, 0)
+        pool = self.number("-c", self.defaults.context, 0)
         per_slot = self.number("--kv-unified-per-slot", 0, 0)
-        if pool == 0 and per_slot > 0 and self.setting("-c") is None:
+        if per_slot > 0 and self.setting("-c") is None:
             pool = slots * per_slot
         if pool == 0:
             pool = self._trained_pool(slots, unified)
@@ -204,6 +209,15 @@ class BaselineReader:
         if idle and ram == 0 and setting is not None:
             self.notes.append(f"{setting.spelling} has no effect: the prompt cache is off (--cache-ram 0).")
         return ram, idle and ram != 0
+
+    def _build(self) -> None:
+        """Notes which defaults of the build are not certain, where the server leaves something to them."""
+        self.notes += self.defaults.notes
+        self.notes += [
+            f"{flag} is not set, and {sentence}"
+            for flag, sentence in self.defaults.unsure.items()
+            if self.setting(flag) is None
+        ]
 
     def _gpu_layers(self) -> str:
         setting = self.setting("-ngl")

@@ -7,8 +7,10 @@ the words that people bring from llama-cli, llama-cpp-python, vLLM and Ollama.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Final
 
+from slotune.llama.flag_history import FORMER, REMOVED_FLAGS
 from slotune.llama.flag_table import BY_NAME
 
 __all__ = [
@@ -19,27 +21,14 @@ __all__ = [
     "REMOVED",
     "REMOVED_ENV",
     "SECRET",
-    "cure_for_unknown",
+    "closest_flag",
+    "looks_secret",
 ]
 
-REMOVED: Final = {
-    "--mlock": "-lm mlock",
-    "--mmap": "-lm mmap",
-    "--no-mmap": "-lm none",
-    "-dio": "-lm dio",
-    "--direct-io": "-lm dio",
-    "--no-direct-io": "-lm mmap",
-    "-ndio": "-lm mmap",
-    "--draft": "--spec-draft-n-max",
-    "--draft-n": "--spec-draft-n-max",
-    "--draft-max": "--spec-draft-n-max",
-    "--draft-min": "--spec-draft-n-min",
-    "--draft-n-min": "--spec-draft-n-min",
-    "--spec-ngram-size-n": "--spec-ngram-simple-size-n, or --spec-ngram-mod-n-match",
-    "--spec-ngram-size-m": "--spec-ngram-simple-size-m",
-    "--spec-ngram-min-hits": "--spec-ngram-simple-min-hits",
+REMOVED: Final = {name: removed.cure for name, removed in REMOVED_FLAGS.items()} | {
+    name: former.name if former.on else former.name.replace("--", "--no-", 1) for name, former in FORMER.items()
 }
-"""Flags of earlier builds and their successors. The first six went with ggml-org/llama.cpp#20834."""
+"""Flags of earlier builds and their successors."""
 
 REMOVED_ENV: Final = {
     "LLAMA_ARG_MLOCK": "LLAMA_ARG_LOAD_MODE=mlock",
@@ -48,6 +37,7 @@ REMOVED_ENV: Final = {
     "LLAMA_ARG_DIO": "LLAMA_ARG_LOAD_MODE=dio",
     "LLAMA_ARG_DRAFT_MAX": "LLAMA_ARG_SPEC_DRAFT_N_MAX",
     "LLAMA_ARG_DRAFT_MIN": "LLAMA_ARG_SPEC_DRAFT_N_MIN",
+    "LLAMA_ARG_KV_SPLIT": "LLAMA_ARG_KV_UNIFIED",
 }
 """Variables of earlier builds. llama-server ignores those of the load mode and refuses those of the draft."""
 
@@ -152,9 +142,15 @@ CLOSE_ENOUGH: Final = 0.6
 """Similarity (difflib's ratio) from which a known spelling is worth offering."""
 
 
-def cure_for_unknown(word: str) -> str:
-    """What to do about ``word``, which llama-server does not know."""
+_SECRET_WORDS: Final = re.compile(r"(^|-)(api-?key|key|token|secret|password|passwd|auth)(?!.*-(file|path)$)(-|$)")
+
+
+def closest_flag(word: str) -> str | None:
+    """The flag of llama-server that ``word`` may be a typing error for; None when none is near."""
     close = difflib.get_close_matches(word, BY_NAME, n=1, cutoff=CLOSE_ENOUGH)
-    if close:
-        return f"did you mean {close[0]}?"
-    return "remove it, or look it up in `llama-server --help`"
+    return close[0] if close else None
+
+
+def looks_secret(word: str) -> bool:
+    """Whether an unknown flag is called like one that holds a key: ``--auth-token`` does, ``--key-file`` names one."""
+    return _SECRET_WORDS.search(word.lower().replace("_", "-")) is not None

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from slotune.llama.baseline_reading import BaselineReader
+from slotune.llama.build_arguments import understood
 from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_cures import DROPPED, SECRET
+from slotune.llama.flag_cures import DROPPED
 from slotune.llama.flag_reading import FlagProblem, Reading, Setting, read
 from slotune.llama.flag_table import BY_NAME, Flag
 from slotune.llama.kv_cells import context_flag
@@ -116,7 +117,14 @@ class ParsedServer:
 
 
 def to_args(
-    candidate: Candidate, *, model_path: str, host: str, port: int, alias: str, threads: int | None = None
+    candidate: Candidate,
+    *,
+    model_path: str,
+    host: str,
+    port: int,
+    alias: str,
+    threads: int | None = None,
+    defaults: BuildDefaults = BUILD_11549,
 ) -> list[str]:
     """The arguments that run ``candidate``, without the program's name.
 
@@ -126,29 +134,33 @@ def to_args(
         port: 0 lets the system choose (the embedded engine then says which).
         alias: name that the server answers to.
         threads: used where the candidate has none of its own; None: llama-server's default, all cores of the host.
+        defaults: of the build that gets them. An early one gets no flag that it does not know, as far as its defaults
+            do the same; see :func:`slotune.llama.build_arguments.unsupported` for what no argument can say to it.
 
     Raises:
         ConflictingArgumentError: ``extra_args`` state a setting that the candidate has.
     """
     extra = _checked_extras(candidate)
     threads = candidate.threads if candidate.threads is not None else threads
-    args = ["-m", model_path, "--host", host, "--port", str(port), "--alias", alias]
-    args += ["-ngl", candidate.gpu_layers, "-fit", "off"]
-    args += ["-np", str(candidate.parallel_slots), "-c", str(context_flag(candidate))]
-    args += ["-kvu" if candidate.kv_unified else "-no-kvu"]
-    args += ["-b", str(candidate.batch_size), "-ub", str(candidate.ubatch_size), "-fa", candidate.flash_attention]
-    args += ["-ctk", candidate.cache_type_k, "-ctv", candidate.cache_type_v]
+    groups = [("-m", model_path), ("--host", host), ("--port", str(port)), ("--alias", alias)]
+    groups += [("-ngl", candidate.gpu_layers), ("-fit", "off")]
+    groups += [("-np", str(candidate.parallel_slots)), ("-c", str(context_flag(candidate)))]
+    groups += [("-kvu" if candidate.kv_unified else "-no-kvu",)]
+    groups += [("-b", str(candidate.batch_size)), ("-ub", str(candidate.ubatch_size))]
+    groups += [("-fa", candidate.flash_attention)]
+    groups += [("-ctk", candidate.cache_type_k), ("-ctv", candidate.cache_type_v)]
     if threads is not None:
-        args += ["-t", str(threads)]
+        groups += [("-t", str(threads))]
         if "-tb" not in extra:
-            args += ["-tb", str(threads)]
-    args += ["--cache-prompt" if candidate.cache_prompt else "--no-cache-prompt"]
-    args += ["--cache-ram", str(candidate.cache_ram_mib)]
-    args += ["--cache-idle-slots" if candidate.cache_idle_slots else "--no-cache-idle-slots"]
-    args += ["--cache-reuse", str(candidate.cache_reuse), "--metrics", "--slots"]
+            groups += [("-tb", str(threads))]
+    groups += [("--cache-prompt" if candidate.cache_prompt else "--no-cache-prompt",)]
+    groups += [("--cache-ram", str(candidate.cache_ram_mib))]
+    groups += [("--cache-idle-slots" if candidate.cache_idle_slots else "--no-cache-idle-slots",)]
+    groups += [("--cache-reuse", str(candidate.cache_reuse)), ("--metrics",), ("--slots",)]
     if candidate.speculation != "none":
-        args += ["--spec-type", candidate.speculation]
-    return [*args, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
+        groups += [("--spec-type", candidate.speculation)]
+    words = [word for group in understood(groups, defaults) for word in group]
+    return [*words, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
 
 
 def from_args(
@@ -168,9 +180,9 @@ def from_args(
         gpu_class: name of the GPU class that it runs on.
         training_context: the model's, in tokens; needed only where ``-c`` is not stated or 0.
         env: the container's variables; arguments win over them.
-        defaults: what this build does where nothing is stated.
+        defaults: what the server's build does where nothing is stated; its number says which flags exist.
     """
-    reading = read(args, env)
+    reading = read(args, env, defaults.build)
     reader = BaselineReader(_by_flag(reading), defaults, training_context)
     model = _model(reader)
     if not model.is_known:
@@ -183,7 +195,7 @@ def from_args(
     secret: list[str] = []
     for setting in reading.settings:
         name = setting.flag.name
-        if name in SECRET:
+        if setting.is_secret:
             secret += setting.words
         elif setting.words[1:] == OWN_VERBOSITY and name == "-lv":
             continue
@@ -206,9 +218,11 @@ def from_args(
     )
 
 
-def model_source(args: Sequence[str], env: Mapping[str, str] = MappingProxyType({})) -> ModelSource:
+def model_source(
+    args: Sequence[str], env: Mapping[str, str] = MappingProxyType({}), build: int | None = None
+) -> ModelSource:
     """Where the weights of the server with ``args`` come from: to find its variant before :func:`from_args`."""
-    return _model(BaselineReader(_by_flag(read(args, env)), BUILD_11549, None))
+    return _model(BaselineReader(_by_flag(read(args, env, build)), BUILD_11549, None))
 
 
 def _by_flag(reading: Reading) -> dict[str, list[Setting]]:

@@ -1,0 +1,130 @@
+"""Which flags came and went with which build: what an image's own llama-server takes.
+
+As in :mod:`slotune.llama.build_defaults` a change has two builds, the newest known before it and the oldest known after
+it. Between them a user's own server is believed: it runs with the flag, or it doesn't.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "ADDED",
+    "FLASH_ATTENTION_VALUE",
+    "FORMER",
+    "REMOVED_FLAGS",
+    "Added",
+    "Former",
+    "Removed",
+    "is_missing",
+    "is_removed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A flag that llama-server has no more."""
+
+    cure: str
+    """Its successor (a flag, with its value where that is needed), or what to do."""
+    present: int
+    """Newest build that is known to take it."""
+    absent: int
+    """Oldest build that is known to refuse it."""
+    values: int = 0
+    """Arguments that followed."""
+    env: str | None = None
+    """Its variable, without which nothing is known of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """An earlier spelling of a flag that still exists."""
+
+    name: str
+    """First spelling of the flag today."""
+    on: bool
+    absent: int
+    """Oldest build that is known to refuse the earlier spelling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A flag that earlier builds refuse."""
+
+    absent: int
+    present: int
+
+
+_LOAD_MODE: Final = (10114, 10875)
+"""ggml-org/llama.cpp#20834 brought -lm, with which b10114 still took the old ones and warned (#26110); #28334 removed
+them with b10875."""
+_DRAFT: Final = (8953, 9016)
+"""ggml-org/llama.cpp#22397 of April 2026; a binding saw the parameters move after b8953 and the flags gone by b9016."""
+_DRAFT_CONTEXT: Final = (9106, 9134)
+"""A binding saw them refused after b9106 and by b9134."""
+
+REMOVED_FLAGS: Final = {
+    "--mlock": Removed("-lm mlock", *_LOAD_MODE, env="LLAMA_ARG_MLOCK"),
+    "--mmap": Removed("-lm mmap", *_LOAD_MODE, env="LLAMA_ARG_MMAP"),
+    "--no-mmap": Removed("-lm none", *_LOAD_MODE, env="LLAMA_ARG_NO_MMAP"),
+    "-dio": Removed("-lm dio", *_LOAD_MODE, env="LLAMA_ARG_DIO"),
+    "--direct-io": Removed("-lm dio", *_LOAD_MODE),
+    "--no-direct-io": Removed("-lm mmap", *_LOAD_MODE),
+    "-ndio": Removed("-lm mmap", *_LOAD_MODE),
+    "--draft": Removed("--spec-draft-n-max", *_DRAFT, values=1),
+    "--draft-n": Removed("--spec-draft-n-max", *_DRAFT, values=1),
+    "--draft-max": Removed("--spec-draft-n-max", *_DRAFT, values=1, env="LLAMA_ARG_DRAFT_MAX"),
+    "--draft-min": Removed("--spec-draft-n-min", *_DRAFT, values=1, env="LLAMA_ARG_DRAFT_MIN"),
+    "--draft-n-min": Removed("--spec-draft-n-min", *_DRAFT, values=1),
+    "--spec-ngram-size-n": Removed("--spec-ngram-simple-size-n, or --spec-ngram-mod-n-match", *_DRAFT, values=1),
+    "--spec-ngram-size-m": Removed("--spec-ngram-simple-size-m", *_DRAFT, values=1),
+    "--spec-ngram-min-hits": Removed("--spec-ngram-simple-min-hits", *_DRAFT, values=1),
+    "-cd": Removed("leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1),
+    "--ctx-size-draft": Removed(
+        "leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1
+    ),
+    "--spec-draft-ctx-size": Removed(
+        "leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1
+    ),
+    "--spec-replace": Removed("leave it out: it has no successor", *_DRAFT_CONTEXT, values=2),
+    "--spec-draft-replace": Removed("leave it out: it has no successor", *_DRAFT_CONTEXT, values=2),
+}
+"""Flags of earlier builds, by spelling."""
+
+FORMER: Final = {
+    # ggml-org/llama.cpp#21741; a binding saw the new name after b8841 and by b8854.
+    "--clear-idle": Former("--cache-idle-slots", on=True, absent=8854),
+    "--no-clear-idle": Former("--cache-idle-slots", on=False, absent=8854),
+}
+"""Spellings of earlier builds for flags that slotune tunes."""
+
+ADDED: Final = {
+    "-kvu": Added(5912, 5913),  # ggml-org/llama.cpp#14363, at work in b5913 (#14847)
+    "-cram": Added(6663, 7079),  # ggml-org/llama.cpp#16391
+    "-fit": Added(7394, 7539),  # ggml-org/llama.cpp#16653
+    "-no-kvu": Added(7394, 8664),  # the help that #17997 wrote has no negation; a binding had one with b8664
+    "--cache-idle-slots": Added(8841, 8854),  # ggml-org/llama.cpp#21741
+    "--reasoning-preserve": Added(9829, 9839),  # by the notes of a binding
+    "-lm": Added(9840, 10114),  # ggml-org/llama.cpp#20834, which was not in a binding's notes up to b9840
+    "--reasoning-effort": Added(10433, 10434),  # ggml-org/llama.cpp#26941
+}
+"""By the spelling, or the flag's first one: those of which the build is known."""
+
+FLASH_ATTENTION_VALUE: Final = Added(6301, 6327)
+"""From when ``-fa`` has a value (ggml-org/llama.cpp#15434). Before it was a switch."""
+
+
+def is_removed(spelling: str, build: int | None) -> bool:
+    """Whether the build is known to refuse a flag that earlier ones took; without a build, whether today's does."""
+    removed = REMOVED_FLAGS.get(spelling)
+    former = FORMER.get(spelling)
+    gone = removed.absent if removed is not None else former.absent if former is not None else None
+    return gone is not None and (build is None or build >= gone)
+
+
+def is_missing(spelling: str, build: int | None) -> bool:
+    """Whether the build is known to be too old for a flag, by the flag's first spelling or by that of its negation."""
+    added = ADDED.get(spelling)
+    return added is not None and build is not None and build <= added.absent

@@ -18,6 +18,7 @@ from typing import IO
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from slotune.load.record_lines import record_lines
 from slotune.load.records import RunResult
 from slotune.search.trial import TrialResult
 
@@ -131,16 +132,5 @@ class Ledger:
         target = self.directory / RECORDS_DIRECTORY / f"{key}.jsonl.gz"
         partial = target.with_suffix(".partial")
         with gzip.open(partial, "wb", compresslevel=6) as file:
-            for number, run in enumerate(runs):
-                for record in run.records:
-                    file.write(
-                        orjson.dumps(
-                            {"run": number, "seed": run.seed, "rate": run.rate, **_fields(record)},
-                            option=orjson.OPT_APPEND_NEWLINE,
-                        )
-                    )
+            file.writelines(record_lines(runs))
         partial.replace(target)
-
-
-def _fields(record: object) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__slots__}  # type: ignore[attr-defined]  # a slotted dataclass

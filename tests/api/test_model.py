@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from slotune.api.forms import Items
+from slotune.api.kubernetes_types import PodTemplate
 from slotune.api.model import Model, OpenModel, StatusModel
 from slotune.api.problems import Problem, closest, explain, field_path
 from slotune.api.rules import Rule, at_most_one_of, exactly_one_of, holds, immutable, needs
@@ -115,9 +116,24 @@ def test_a_manifest_is_written_in_camel_case_only() -> None:
 
 
 def test_nothing_is_converted() -> None:
-    found = fields({"name": 5, "left": "x", "part": {"size": True, "maxSize": 2.0}, "tags": "abc"})
+    found = fields({"name": 5, "left": "x", "part": {"size": True, "maxSize": 2.5}, "tags": "abc"})
 
     assert set(found) == {"name", "part.size", "part.maxSize", "tags"}
+
+
+def test_a_whole_number_may_be_written_as_helm_writes_large_ones() -> None:
+    whole = Whole.from_manifest({"name": "a", "left": "x", "part": {"size": 1, "maxSize": 1e06}})
+
+    assert whole.part is not None
+    assert (whole.part.max_size, type(whole.part.max_size)) == (1_000_000, int)
+
+
+def test_null_is_absent_in_what_is_kubernetes_own() -> None:
+    pod = {"containers": [{"name": "a", "image": None, "env": [{"name": "A", "value": None}], "args": None}]}
+    template = PodTemplate.from_manifest({"metadata": None, "spec": pod})
+
+    assert template.spec.containers[0].args is None
+    assert template.metadata is None
 
 
 def test_a_model_can_t_be_changed() -> None:

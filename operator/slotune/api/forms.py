@@ -49,7 +49,7 @@ class Form:
                 raise PydanticCustomError("form", "{cure}", {"cure": error.cure}) from None
         if len(text) > self.most:
             raise PydanticCustomError("form", "at most {most} characters are allowed", {"most": self.most})
-        if not re.search(self.pattern, text, re.ASCII) or text.endswith("\n"):
+        if not re.fullmatch(self.pattern, text, re.ASCII):  # search would let $ match before a last line break
             raise PydanticCustomError("form", "{cure}", {"cure": self.cure})
         if self.accepts is not None and not self.accepts(text):
             raise PydanticCustomError("form", "{cure}", {"cure": self.refusal})

@@ -8,7 +8,7 @@ right.
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -81,6 +81,8 @@ class Model(BaseModel):
     def _find_every_problem(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         errors: list[InitErrorDetails] = []
         model: Self | None = None
+        if isinstance(data, dict) and info.context == _FROM_MANIFEST:
+            data = _with_whole_numbers(cls, data)
         try:
             model = handler(data)
         except ValidationError as error:
@@ -128,8 +130,32 @@ def _again(details: Any) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=details["loc"], input=details["input"])
 
 
+def _with_whole_numbers(cls: type[Model], data: dict[str, Any]) -> dict[str, Any]:
+    """``1e+06`` where an integer belongs is a million, to JSON and to the API server: Helm writes large numbers so."""
+    floats = {key: _whole(data[key]) for key in _integer_fields(cls) if isinstance(data.get(key), float | list)}
+    return data | floats if floats else data
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@functools.cache
+def _integer_fields(cls: type[Model]) -> tuple[str, ...]:
+    return tuple(str(field.alias) for field in cls.model_fields.values() if _mentions_int(field.annotation))
+
+
+def _mentions_int(annotation: Any) -> bool:
+    return annotation is int or any(_mentions_int(inner) for inner in get_args(annotation))
+
+
 def _empty_fields(cls: type[Model], data: dict[str, Any]) -> list[InitErrorDetails]:
-    """Optional fields that are written but empty. The API server refuses them too: absent is not null."""
+    """Optional fields that are written but empty. Server-side apply refuses them too (client-side apply removes them
+    before the API server looks). Kubernetes' own types take null for absent, so the pieces of them do here."""
+    if issubclass(cls, OpenModel):
+        return []
     empty = PydanticCustomError("empty", "is empty: give it a value, or remove the line")
     return [
         InitErrorDetails(type=empty, loc=(field.alias,), input=None)

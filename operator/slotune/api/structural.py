@@ -23,6 +23,7 @@ Schema = dict[str, Any]
 _KEPT: Final = (
     "description",
     "type",
+    "nullable",
     "format",
     "enum",
     "pattern",
@@ -116,6 +117,9 @@ class _Translation:
         if "properties" in schema:
             inner = schema["properties"].items()
             below["properties"] = {name: self.node(part, f"{path}.{name}" if path else name) for name, part in inner}
+            if schema.get("x-kubernetes-preserve-unknown-fields"):  # in others' types null is the same as absent
+                for name in schema["properties"].keys() - set(schema.get("required", ())):
+                    below["properties"][name] = {"nullable": True} | below["properties"][name]
         if "items" in schema:
             below["items"] = self.node(schema["items"], f"{path}[]")
         if "additionalProperties" in schema:
@@ -140,7 +144,7 @@ class _Translation:
         return schema
 
     def _resolved(self, schema: Schema, path: str) -> Schema:
-        """Without references, and without the null of an optional field: absent is how a CRD says it."""
+        """Without references, and without the null of an optional field: a CRD says by absence that it is not there."""
         schema = dict(schema)
         if "anyOf" in schema:
             options = [option for option in schema.pop("anyOf") if option.get("type") != "null"]

@@ -6,6 +6,7 @@ A spec holds no floats: times, rates, money and memory are strings of these kind
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Final
 
 from slotune.api import quantities
@@ -34,6 +35,11 @@ __all__ = [
 ]
 
 
+_SHORTEST: Final = Decimal("0.001")
+_LONGEST: Final = Decimal(87_600 * 3600)
+"""Seconds. Go's durations end at 292 years, and a sum with a date must still be a date."""
+
+
 def _above_zero(text: str) -> bool:
     return any(digit in "123456789" for digit in text.upper().partition("E")[0])
 
@@ -43,6 +49,9 @@ _DURATION: Final = Form(
     "a duration such as 250ms, 1.5s or 2m is needed",
     32,
     parse=quantities.parse_duration,
+    accepts=lambda text: quantities.parse_duration(text) <= _LONGEST,
+    cel="duration(self) <= duration('87600h')",
+    refusal="must be at most 87600h (ten years)",
 )
 _DECIMAL_CURE: Final = 'a number without a unit is needed, in quotes, such as "6" or "0.80"'
 
@@ -56,9 +65,9 @@ PositiveDuration = Annotated[
         _DURATION.cure,
         32,
         parse=quantities.parse_duration,
-        accepts=_above_zero,
-        cel="duration(self) > duration('0s')",
-        refusal="must be longer than zero",
+        accepts=lambda text: _SHORTEST <= quantities.parse_duration(text) <= _LONGEST,
+        cel="duration(self) >= duration('1ms') && duration(self) <= duration('87600h')",
+        refusal="must be longer than zero: from 1ms to 87600h (ten years)",
     ),
 ]
 

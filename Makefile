@@ -82,6 +82,10 @@ lock: ## Pin every dependency again, with hashes (needs uv)
 	@$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 	@$(COMPILE) requirements/demo-model.in --no-deps --output-file requirements/demo-model.txt
 
+.PHONY: crds
+crds: $(DEV_READY) ## Write crds/ again from the models
+	@"$(VENV)/bin/slotune" crds --out crds
+
 .PHONY: licences
 licences: $(DEV_READY) ## Write the table of docs/licences.md again
 	@"$(PY)" tools/licences.py

@@ -55,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_validate(commands)
     _add_export(commands)
     _add_engine(commands)
+    _add_crds(commands)
     return parser
 
 
@@ -150,6 +151,18 @@ def _add_engine(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     requantize.add_argument("--to", required=True, metavar="TYPES", help="comma-separated: F16, Q8_0, Q4_0")
     requantize.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     requantize.set_defaults(run=_engine_requantize)
+
+
+def _add_crds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    crds = commands.add_parser(
+        "crds",
+        help="print the CustomResourceDefinitions that a cluster needs",
+        description="Print the CustomResourceDefinitions of this version, ready for kubectl apply --server-side -f -.",
+    )
+    place = crds.add_mutually_exclusive_group()
+    place.add_argument("--out", type=_folder, metavar="DIR", help="write one file for each kind there instead")
+    place.add_argument("--check", type=_folder, metavar="DIR", help="only say where the files there differ")
+    crds.set_defaults(run=_crds)
 
 
 def _manifest(parser: argparse.ArgumentParser) -> None:
@@ -261,6 +274,14 @@ def _engine_requantize(args: argparse.Namespace) -> int:
     from slotune.commands.engine import requantize_all
 
     return requantize_all(args.source, args.to, args.out)
+
+
+def _crds(args: argparse.Namespace) -> int:
+    from slotune.commands.crds import check_crds, print_crds, write_crds
+
+    if args.check is not None:
+        return check_crds(args.check)
+    return print_crds() if args.out is None else write_crds(args.out)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,35 @@ made to be handed around.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-__all__ = ["REDACTED", "without_secrets"]
+__all__ = ["REDACTED", "said_in_public", "without_secrets"]
 
 REDACTED = "REDACTED"
 
 _SECRET_FLAGS = frozenset({"--api-key", "--hf-token", "-hft"})
 """llama-server's flags whose value is a secret itself (``--api-key-file`` only names where one is)."""
+
+_SECRET_TEXT = re.compile(
+    r"(?P<flag>--api-key|--hf-token|-hft)(?P<between>[ =]+)\S+|(?P<bearer>[Bb]earer\s+)\S+|\b(?:hf_|sk-)[\w-]{12,}"
+)
+_REQUEST_TEXT = re.compile(r"""["'](?:prompt|content|messages|input|text)["']\s*:""")
+"""What a body of a request looks like where a server quotes one."""
+
+
+def said_in_public(text: str) -> str:
+    """A line of a server's log, or a sentence that quotes one, without secrets and without what a user wrote."""
+    found = _REQUEST_TEXT.search(text)
+    if found is not None:
+        text = text[: found.start()] + "(text of a request left out)"
+    return _SECRET_TEXT.sub(_hidden, text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if found["flag"]:
+        return f"{found['flag']}{found['between']}{REDACTED}"
+    return f"{found['bearer'] or ''}{REDACTED}"
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from slotune.api import quantities
 from slotune.api.forms import Form
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.rules import TransitionRule, immutable
-from slotune.api.texts import FilePath, Name, PositiveDecimal, PositiveDuration
+from slotune.api.texts import Digest, FilePath, Name, PositiveDecimal, PositiveDuration
 from slotune.api.v1alpha1.candidate import CandidateSettings
-from slotune.api.v1alpha1.measurement import Confidence, Measurement
+from slotune.api.v1alpha1.measurement import Measurement
 from slotune.api.v1alpha1.meta import API_VERSION, KindInfo, PrinterColumn, Resource
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
@@ -20,6 +21,31 @@ from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 __all__ = ["LlamaTrial", "LlamaTrialSpec", "TrialPromise"]
 
 ContextDigest = Annotated[str, Form(r"^[0-9a-f]{8,64}$", "8 to 64 hexadecimal digits are needed", 64)]
+
+# A trial's name is a function of what is measured, so its numbers are written with every digit that they have: a sixth
+# of 0.01 has 21, and each confirmation that failed halves the error that the next one may make.
+ExactRate = Annotated[
+    str,
+    Form(
+        quantities.DECIMAL_PATTERN,
+        'a number without a unit is needed, in quotes, such as "6" or "0.8571428571428571"',
+        64,
+        accepts=lambda text: float(text) > 0,
+        cel="double(self) > 0.0",
+        refusal="must be more than 0",
+    ),
+]
+ExactConfidence = Annotated[
+    str,
+    Form(
+        quantities.DECIMAL_PATTERN,
+        'a number from 0.5 to 1 is needed, in quotes, such as "0.95"',
+        24,
+        accepts=lambda text: 0.5 <= float(text) < 1,
+        cel="double(self) >= 0.5 && double(self) < 1.0",
+        refusal="must be at least 0.5 and below 1",
+    ),
+]
 
 
 class TrialPromise(Model):
@@ -38,12 +64,12 @@ class LlamaTrialSpec(Model):
     """The server's settings."""
     model_path: FilePath
     """Path of the GGUF file inside the server's container."""
-    request_rate: PositiveDecimal
+    request_rate: ExactRate
     """Requests per second that this one server gets."""
     seed_block: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     """Selects the seeds of all runs; a confirmation uses others than the search."""
-    confidence: Confidence
-    """How sure a Pass or Fail must be."""
+    confidence: ExactConfidence
+    """How sure a Pass or Fail must be; a confirmation may have to be surer than the search."""
     attempt: Annotated[int, Field(ge=1, le=10)] = 1
     """2 when the first measurement was at fault."""
     purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Sentinel"] = "Search"
@@ -54,6 +80,8 @@ class LlamaTrialSpec(Model):
     """The SLO that it is judged by."""
     workload: LlamaWorkloadSpec
     """The traffic, as it was when the trial was made."""
+    workload_digest: Digest | None = None
+    """Digest of that traffic, prompts included: what the prompts' source holds later may be something else."""
     measurement: Measurement = Measurement()
     """How much evidence a verdict takes."""
     context_digest: ContextDigest

@@ -102,6 +102,10 @@ class TrialProbe(StatusModel):
     """Speed of reading a prompt."""
     decode_step_seconds: Number
     """Time per token of one answer."""
+    best_prefill_tokens_per_second: Number | None = None
+    """Speed of the fastest of these requests: what a bound may rest on, since a neighbour only makes it slower."""
+    best_decode_step_seconds: Number | None = None
+    """The fastest time per token of any of them."""
 
 
 class TrialLatencies(StatusModel):
@@ -183,6 +187,8 @@ class LlamaTrialStatus(CommonStatus):
     """The shape of what users saw."""
     attribution: TrialAttribution | None = None
     """Where TTFT went."""
+    slowest: TrialAttribution | None = None
+    """The same over the slowest 5 % of requests: what p95 TTFT is made of."""
     memory: TrialMemory | None = None
     """Memory that the server used."""
     gpu_seconds: Number | None = None

@@ -15,7 +15,7 @@ from slotune.llama.kv_cells import context_flag, physical_batch, slot_cells
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.server_answers import Props, Slot
 
-__all__ = ["Mismatch", "check_effective", "effective_values"]
+__all__ = ["Mismatch", "check_effective", "check_log", "effective_values", "with_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,15 @@ def check_effective(
         log: facts of a log at ``-lv 4``, from the start of the process.
         gpu_expected: the trial holds a GPU, so work left on the CPU is a fallback.
     """
+    return [*_shape(candidate, props, slots, log), *_logged(candidate, slots, log, gpu_expected)]
+
+
+def check_log(candidate: Candidate, log: LogFacts, gpu_expected: bool) -> list[Mismatch]:
+    """What :func:`check_effective` finds, as far as the log alone tells: for whoever cannot ask the server."""
+    stated = [("parallelSlots", candidate.parallel_slots, log.slots)]
     return [
-        *_shape(candidate, props, slots, log),
-        *_batches(candidate, log),
-        *_attention(candidate, log),
-        *_placement(candidate, log, gpu_expected),
-        *_caches(candidate, log),
-        *_speculation(candidate, slots, log),
-        *(Mismatch("configFile", "none", path) for path in log.config_files),
+        *(Mismatch(field, str(asked), str(got)) for field, asked, got in stated if got is not None and got != asked),
+        *_logged(candidate, (), log, gpu_expected),
     ]
 
 
@@ -81,6 +82,33 @@ def effective_values(props: Props, slots: Sequence[Slot], log: LogFacts) -> tupl
     return tuple((name, _text(value)) for name, value in known.items() if value is not None)
 
 
+def with_log(values: tuple[tuple[str, str], ...], log: LogFacts) -> tuple[tuple[str, str], ...]:
+    """``values``, from :func:`effective_values` of a server whose log was not at hand, with what ``log`` confirms.
+
+    Of what both say the server's own word stands, but for the build, which it shortens.
+    """
+    nobody = Props(log.slots or 0, log.context_per_slot or 0, "", "", "", metrics_enabled=False, slots_enabled=False)
+    logged = effective_values(nobody, (), log)
+    unknown = {"parallelSlots": log.slots is None, "contextSizePerSlot": log.context_per_slot is None}
+    told = dict(values)
+    found = {name: value for name, value in logged if not unknown.get(name)}
+    return tuple((found | told | {name: value for name, value in found.items() if name == "build"}).items())
+
+
+def _logged(candidate: Candidate, slots: Sequence[Slot], log: LogFacts, gpu_expected: bool) -> Iterator[Mismatch]:
+    if log.kv_unified is not None and log.kv_unified != candidate.kv_unified:
+        yield Mismatch("kvUnified", _text(candidate.kv_unified), _text(log.kv_unified))
+    for change in log.fit_changes:
+        yield Mismatch("fit", "off", change)
+    yield from _batches(candidate, log)
+    yield from _attention(candidate, log)
+    yield from _placement(candidate, log, gpu_expected)
+    yield from _caches(candidate, log)
+    yield from _speculation(candidate, slots, log)
+    for path in log.config_files:
+        yield Mismatch("configFile", "none", path)
+
+
 def _shape(candidate: Candidate, props: Props, slots: Sequence[Slot], log: LogFacts) -> Iterator[Mismatch]:
     if props.total_slots != candidate.parallel_slots:
         yield Mismatch("parallelSlots", str(candidate.parallel_slots), str(props.total_slots))
@@ -91,10 +119,6 @@ def _shape(candidate: Candidate, props: Props, slots: Sequence[Slot], log: LogFa
         if not candidate.context_per_slot <= context <= slot_cells(candidate):
             cap = f" (the model was trained for {log.context_trained_cap})" if log.context_trained_cap else ""
             yield Mismatch("contextSizePerSlot", str(candidate.context_per_slot), f"{context}{cap}")
-    if log.kv_unified is not None and log.kv_unified != candidate.kv_unified:
-        yield Mismatch("kvUnified", _text(candidate.kv_unified), _text(log.kv_unified))
-    for change in log.fit_changes:
-        yield Mismatch("fit", "off", change)
 
 
 def _batches(candidate: Candidate, log: LogFacts) -> Iterator[Mismatch]:

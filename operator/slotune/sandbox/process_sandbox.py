@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ import aiohttp
 from slotune.llama.candidate import Candidate
 from slotune.llama.effective import Mismatch, check_effective, effective_values
 from slotune.llama.engine import Engine
-from slotune.llama.failures import Failure, FailureClass
+from slotune.llama.failures import Failure
 from slotune.llama.flags import to_args
 from slotune.llama.server_http import ServerError, UnexpectedAnswerError
 from slotune.llama.watchdog import LIMIT_S
@@ -25,15 +25,14 @@ from slotune.load.probe import IdleProbeError
 from slotune.load.shards import ShardError
 from slotune.load.target import Target
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
+from slotune.sandbox.outcomes import LOG_TAIL_LINES, broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
-from slotune.verdict.verdicts import Outcome, Verdict
 
 __all__ = ["ProcessSandbox"]
 
-LOG_TAIL_LINES = 20
 LIMIT_GRACE_S = 5.0
 """Beyond a trial's limit: the load's own stop comes first, and leaves a verdict."""
 
@@ -87,10 +86,10 @@ class ProcessSandbox:
             async with asyncio.timeout(limit) as clock:
                 measured = await self._on(process, trial, alias, listener, began)
         except TimeoutError as error:
-            verdict = out_of_time(trial.confidence) if clock.expired() else _broken(error, trial.confidence)
+            verdict = out_of_time(trial.confidence) if clock.expired() else broken(error, trial.confidence)
             measured = Measured(TrialResult(trial, verdict, 0.0))
         except (ShardError, DemandError, aiohttp.ClientError) as error:
-            measured = Measured(TrialResult(trial, _broken(error, trial.confidence), 0.0))
+            measured = Measured(TrialResult(trial, broken(error, trial.confidence), 0.0))
         result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
         return Measured(result, measured.runs)
 
@@ -108,17 +107,16 @@ class ProcessSandbox:
         self, process: LlamaProcess, trial: Trial, alias: str, listener: ProgressListener, began: float
     ) -> Measured:
         """Start ``process``, measure on it and say what became of it; it is stopped on return."""
-        base = TrialResult(trial, Verdict(Outcome.INVALID, "not measured", "NotMeasured", trial.confidence), 0.0)
+        base = not_measured(trial)
         try:
             async with process:
                 measured = await self._use(base, process, alias, listener, began)
                 listener(Progress("stopping"))
                 return measured
         except LlamaStartError as error:
-            failed = _failed(base, error.failure, None)
-            return Measured(replace(failed, log_tail=error.log_tail[-LOG_TAIL_LINES:]))
+            return Measured(failed(base, error.failure, log_tail=error.log_tail))
         except (UnexpectedAnswerError, ProcessStuckError) as error:
-            return Measured(_invalid(base, "SandboxBroken", str(error)))
+            return Measured(invalid(base, "SandboxBroken", str(error)))
 
     async def _use(
         self, base: TrialResult, process: LlamaProcess, alias: str, listener: ProgressListener, began: float
@@ -127,7 +125,7 @@ class ProcessSandbox:
         try:
             base, mismatches = await self._inspect(base, process)
             if mismatches:
-                return Measured(_mismatched(base, mismatches))
+                return Measured(mismatched(base, mismatches))
             question = self._question(base.trial, began)
             findings = await measure_server(process.server, Target(process.base_url, alias), question, listener)
         except ServerWedgedError as error:
@@ -171,32 +169,11 @@ class ProcessSandbox:
         )
 
 
-def _broken(error: Exception, confidence: float) -> Verdict:
-    """Something of ours broke while measuring: no word about the candidate."""
-    reason = f"the measurement broke on this machine: {error or type(error).__name__}"
-    return Verdict(Outcome.INVALID, reason, "SandboxBroken", confidence)
-
-
-def _mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult:
-    """A silent fallback is how the candidate behaves here, so it fails; anything else was not the candidate."""
-    sentence = "; ".join(mismatch.sentence for mismatch in mismatches)
-    if all(mismatch.silent_fallback for mismatch in mismatches):
-        verdict = Verdict(Outcome.FAIL, sentence, FailureClass.CPU_FALLBACK.value, base.trial.confidence)
-        return replace(base, verdict=verdict, failure=FailureClass.CPU_FALLBACK, failure_knob=mismatches[0].field)
-    return _invalid(base, FailureClass.CONFIGURATION_MISMATCH.value, sentence)
-
-
-def _failed(base: TrialResult, failure: Failure, process: LlamaProcess | None, detail: str = "") -> TrialResult:
-    sentence = f"{failure.sentence} ({detail})" if detail else failure.sentence
-    return replace(
+def _failed(base: TrialResult, failure: Failure, process: LlamaProcess, detail: str = "") -> TrialResult:
+    return failed(
         base,
-        verdict=Verdict(Outcome.FAIL, sentence, failure.failure_class.value, base.trial.confidence),
-        failure=failure.failure_class,
-        failure_knob=failure.knob,
-        log_tail=() if process is None else process.log_tail(LOG_TAIL_LINES),
-        host_memory_peak_bytes=None if process is None else process.memory_peak_bytes,
+        failure,
+        detail=detail,
+        log_tail=process.log_tail(LOG_TAIL_LINES),
+        memory_peak_bytes=process.memory_peak_bytes,
     )
-
-
-def _invalid(base: TrialResult, code: str, sentence: str) -> TrialResult:
-    return replace(base, verdict=Verdict(Outcome.INVALID, sentence, code, base.trial.confidence))

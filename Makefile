@@ -83,8 +83,9 @@ lock: ## Pin every dependency again, with hashes (needs uv)
 	@$(COMPILE) requirements/demo-model.in --no-deps --output-file requirements/demo-model.txt
 
 .PHONY: crds
-crds: $(DEV_READY) ## Write crds/ again from the models
+crds: $(DEV_READY) ## Write crds/ again from the models, and the chart's copies
 	@"$(VENV)/bin/slotune" crds --out crds
+	@cp crds/*.yaml charts/slotune/files/crds/
 
 .PHONY: licences
 licences: $(DEV_READY) ## Write the table of docs/licences.md again

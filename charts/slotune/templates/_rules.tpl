@@ -1,0 +1,84 @@
+{{/* What the operator does inside a namespace. Nothing here is a wildcard, and no rule reads a Secret. */}}
+{{- define "slotune.rules.operator" -}}
+# What people declare: read, and marked with a finalizer.
+- apiGroups: [slotune.dev]
+  resources: [llamadeployments]
+  verbs: [get, list, watch, patch]
+- apiGroups: [slotune.dev]
+  resources: [llamaworkloads]
+  verbs: [get, list, watch]
+# The memory of a search.
+- apiGroups: [slotune.dev]
+  resources: [llamatrials]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [slotune.dev]
+  resources: [llamadeployments/status, llamatrials/status, llamaworkloads/status]
+  verbs: [patch]
+# Clusters that check owner references want this of whoever makes a child that blocks its owner's deletion.
+- apiGroups: [slotune.dev]
+  resources: [llamadeployments/finalizers, llamatrials/finalizers]
+  verbs: [update]
+# A trial is a Job, closed in by a NetworkPolicy; its result comes back over the pod's log.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+# Read: prompts, traces and settings of servers. Written: records of trials, and the patch that is ready to be applied.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create, patch, delete]
+# What serves today, and who else scales it. Changing it is a role of its own.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{/* permissions.deployments: Write. Deleting is left to the garbage collector, by owner references. */}}
+{{- define "slotune.rules.rollout" -}}
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [create, patch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, create, patch]
+{{- end }}
+
+{{/* permissions.secrets: these, by name. */}}
+{{- define "slotune.rules.secrets" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{ toJson .Values.permissions.secrets }}
+  verbs: [get]
+{{- end }}
+
+{{/* What belongs to no namespace, to read. */}}
+{{- define "slotune.rules.cluster" -}}
+- apiGroups: [slotune.dev]
+  resources: [gpuclasses]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+# To say so when a definition is older than the operator.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames: [gpuclasses.slotune.dev, llamadeployments.slotune.dev, llamatrials.slotune.dev, llamaworkloads.slotune.dev]
+  verbs: [get]
+{{- end }}

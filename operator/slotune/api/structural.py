@@ -174,8 +174,9 @@ def _softened(schema: Schema) -> Schema:
     schema.pop("x-kubernetes-validations", None)
     schema.pop("minItems", None)
     schema.pop("required", None)
-    for key in schema.get("x-kubernetes-list-map-keys", ()):  # two entries could not be told apart without
-        schema["items"]["required"] = [key]
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if keys and "required" not in schema["items"]:  # two entries could not be told apart without
+        schema["items"]["required"] = keys
     return schema
 
 

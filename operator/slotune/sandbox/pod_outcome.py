@@ -1,0 +1,295 @@
+"""What became of a trial in its pod. Pure: the same facts at the same time give the same judgement.
+
+Three questions, in this order: did the load client come to a result; if not, was that the candidate's doing; if not,
+was it chance or is it here to stay? A server's crash counts whatever the client says, since kubelet starts a sidecar
+again and the client may have measured two servers. What is nobody's fault never becomes a word about a candidate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from slotune.llama.effective import Mismatch, check_log, with_log
+from slotune.llama.failures import Failure, classify_failure
+from slotune.llama.log_lines import LogFacts
+from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry
+from slotune.sandbox.measurement import out_of_time
+from slotune.sandbox.outcomes import LOG_TAIL_LINES, failed, invalid, mismatched, not_measured
+from slotune.sandbox.pod_case import CLIENT_END, Case, init_log, needed_logs
+from slotune.sandbox.pod_facts import EventFacts, Exit, JobFacts, PodFacts
+from slotune.sandbox.pod_waiting import waiting_for, without_pod
+from slotune.search.trial import Trial, TrialResult
+
+__all__ = ["GATES", "judge_pod", "needed_logs"]
+
+_KILLED = frozenset({0, 137, 143})
+"""Exit codes of a server that was told to stop: by SIGTERM once it handles it, by SIGKILL, by SIGTERM before."""
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+_PROBE_SLACK_S = 15.0
+"""Between the last probe and the kill, and times without fractions."""
+_LINE = 300
+
+
+def judge_pod(
+    trial: Trial,
+    job: JobFacts | None,
+    pod: PodFacts | None,
+    logs: Logs,
+    *,
+    gpu_expected: bool,
+    server_container: str,
+    capacity_timeout_s: float,
+    startup_timeout_s: float,
+    now: datetime,
+    events: Sequence[EventFacts] = (),
+    earlier: LogFacts | None = None,
+) -> Judgement:
+    """Say where a trial stands whose Job was made.
+
+    Args:
+        trial: what was asked.
+        job: its Job; None when there is none any more.
+        pod: the Job's newest pod; None when there is none.
+        logs: what :func:`needed_logs` asked for, as far as it could be read.
+        gpu_expected: the pod holds a GPU, so work left on the CPU is a fallback.
+        server_container: name of llama-server's container.
+        capacity_timeout_s: how long it may wait for a node.
+        startup_timeout_s: how long the server may load.
+        now: aware of its time zone.
+        events: of the Job and the pod; without them a refused pod shows only when the waiting is over.
+        earlier: the server's facts from an earlier :class:`Waiting`: its log may have been rotated since.
+    """
+    if job is None:
+        return Retry("JobLost", "the trial's Job was deleted while it ran")
+    if pod is None:
+        return without_pod(job, events, capacity_timeout_s, now)
+    case = Case(
+        trial,
+        job,
+        pod,
+        logs,
+        events,
+        gpu_expected,
+        server_container,
+        capacity_timeout_s,
+        startup_timeout_s,
+        now,
+        earlier,
+    )
+    for gate in GATES:
+        judgement = gate(case)
+        if judgement is not None:
+            return judgement
+    return waiting_for(case)
+
+
+def _measured(case: Case) -> Judgement | None:
+    """The client came to a result. It holds unless the server crashed meanwhile, or was not what was asked for."""
+    result = case.client_result
+    if result is None:
+        return None
+    known = _with_server(case, result)
+    if case.crash is not None:
+        return _crashed(case, case.crash, known)
+    mismatches = (
+        check_log(case.trial.candidate, case.server_facts, case.gpu_expected) if case.server_facts.ready else []
+    )
+    if mismatches and known.failure is None:
+        known = mismatched(known, mismatches)
+    if known.failure is not None and not known.log_tail:
+        known = replace(known, log_tail=_tail(case))
+    return _ended(case, known)
+
+
+def _disrupted(case: Case) -> Judgement | None:
+    """Somebody else wanted the node or the pod."""
+    pod, job = case.pod, case.job
+    if target := pod.condition("DisruptionTarget"):
+        return Retry("Disrupted", f"the pod was stopped by the cluster ({target.reason}): {target.message}")
+    if any(c.ended and c.ended.reason == "ContainerStatusUnknown" for c in pod.containers.values()):
+        return Retry("NodeLost", f"node {pod.node} lost the pod's containers")
+    if job.failure is not None and job.failure.reason == "PodFailurePolicy":
+        return Retry("Disrupted", f"the pod was stopped by the cluster: {job.failure.message}")
+    return None
+
+
+def _refused_by_its_node(case: Case) -> Judgement | None:
+    """Kubelet ended the pod, or never took it."""
+    pod = case.pod
+    if not pod.over or pod.reason in ("", "DeadlineExceeded"):
+        return None
+    if pod.reason == "Evicted":
+        # Kubelet marks pressure of the whole node as a disruption (above); what is left is the pod's own use.
+        return Blocked(
+            "StorageExceeded",
+            f"kubelet evicted the pod: {pod.message}: raise the limit (sizeLimit, ephemeral-storage) in the template",
+        )
+    return Retry("NodeRefused", f"node {pod.node} did not run the pod ({pod.reason}): {pod.message}")
+
+
+def _deleted(case: Case) -> Judgement | None:
+    """Somebody deleted what was running."""
+    if not (case.job.deleting or case.pod.deleting):
+        return None
+    return Retry("Deleted", "the trial's Job or pod was deleted while it ran")
+
+
+def _out_of_time(case: Case) -> Judgement | None:
+    """The pod's deadline: a safety net behind the client's own limit, the startup probe and the capacity timeout."""
+    if not (case.pod.over and case.pod.reason == "DeadlineExceeded"):
+        return None
+    if case.client is None or case.client.first_start is None:
+        return Blocked(
+            "NotStartedInTime",
+            f"the pod was not ready before its deadline: {_unfinished(case)}: fetch the model onto a volume beforehand",
+        )
+    if case.trial.time_limit_s is not None:
+        return _ended(case, replace(_base(case), verdict=out_of_time(case.trial.confidence)))
+    return _ended(case, invalid(_base(case), "DeadlineExceeded", "the load client did not come to an end in time"))
+
+
+def _server_failed(case: Case) -> Judgement | None:
+    """The server ended while it was needed, or was killed because it was not ready in time."""
+    return None if case.crash is None else _crashed(case, case.crash, _base(case))
+
+
+def _init_container_failed(case: Case) -> Judgement | None:
+    """What the user's pod does first did not work: no model, no candidate to blame."""
+    for container in case.pod.containers.values():
+        if not container.is_init or container.is_sidecar or container.ended is None or not container.ended.exit_code:
+            continue
+        how = f"exit code {container.ended.exit_code}"
+        if container.ended.reason not in ("", "Error"):
+            how += f", {container.ended.reason}"
+        said = _last_line(case.logs.get(init_log(container.name), ""))
+        cure = "see its log"
+        if "ead-only file system" in said:
+            cure = "volumes are read-only in a trial: let it skip the fetch when the file is there, or fill an emptyDir"
+        elif re.search(r"resolve|timed? ?out|unreachable|connect", said, re.IGNORECASE):
+            cure = "a trial reaches nothing unless sandbox.egress is HTTPS"
+        return Blocked("InitContainerFailed", f"init container {container.name} failed ({how}){_quoted(said)}: {cure}")
+    return None
+
+
+def _client_failed(case: Case) -> Judgement | None:
+    """The client ended and left nothing. Its fault is never the candidate's."""
+    client = case.client
+    if client is None or client.ended is None:
+        return None
+    ended, log = client.ended, case.client_log
+    if ended.reason in _NOT_STARTED:
+        return Blocked("CannotStart", f"the load client cannot be started: {ended.message[:_LINE]}: check its image")
+    if ended.reason == "OOMKilled":
+        sentence = "the load client ran out of memory: raise sandbox.loadClient.memory"
+        return _ended(case, invalid(_base(case), "LoadClientOutOfMemory", sentence))
+    if log.stopped or ended.exit_code == 143:
+        return Retry("Stopped", f"the load client was told to stop ({log.stopped or 'SIGTERM'})")
+    if ended.exit_code == 0 or log.broken:
+        return _ended(case, invalid(_base(case), "ResultLost", "the load client ended, but its result did not arrive"))
+    said = _quoted(_last_line(case.logs.get(CLIENT_END, "")))
+    sentence = f"the load client failed (exit code {ended.exit_code}){said}"
+    return _ended(case, invalid(_base(case), "LoadClientFailed", sentence))
+
+
+def _job_failed(case: Case) -> Judgement | None:
+    """The Job gave up for a reason that its pod does not show."""
+    failure = case.job.failure
+    if failure is None or not (case.pod.over or failure.reason == "DeadlineExceeded"):
+        return None
+    return Retry(failure.reason or "JobFailed", f"the trial's Job failed without a result: {failure.message}")
+
+
+def _fell_back(case: Case) -> Judgement | None:
+    """The server is up and is not what was asked for: there is no point in waiting for the measurement."""
+    differing = _mismatches(case)
+    return _ended(case, mismatched(_base(case), differing)) if differing else None
+
+
+GATES: Final[tuple[Callable[[Case], Judgement | None], ...]] = (
+    _measured,
+    _disrupted,
+    _refused_by_its_node,
+    _deleted,
+    _out_of_time,
+    _server_failed,
+    _init_container_failed,
+    _client_failed,
+    _job_failed,
+    _fell_back,
+)
+"""In this order: what ended first must not be hidden by what followed from it."""
+
+
+def _mismatches(case: Case) -> list[Mismatch]:
+    """Known differences to what was asked for; a log that does not reach up to "model loaded" is not judged."""
+    facts = case.server_facts
+    return check_log(case.trial.candidate, facts, case.gpu_expected) if facts.ready else []
+
+
+def _crashed(case: Case, exit_: Exit, base: TrialResult) -> Judgement:
+    if exit_.reason in _NOT_STARTED:
+        return Blocked(
+            "CannotStart",
+            f"container {case.server_container} cannot be started: {exit_.message[:_LINE]}: check command and image",
+        )
+    return _ended(case, failed(base, _failure(case, exit_), log_tail=_tail(case)))
+
+
+def _failure(case: Case, exit_: Exit) -> Failure:
+    text = case.server_text
+    if exit_.reason == "OOMKilled":
+        return classify_failure(137, "")
+    ran_s = exit_.seconds
+    probe_gave_up = any(
+        event.kind == "Pod" and event.reason == "Killing" and "startup probe" in event.message for event in case.events
+    )
+    waited = ran_s is not None and ran_s >= case.startup_timeout_s - _PROBE_SLACK_S
+    if exit_.exit_code in _KILLED and not case.server_facts.ready and (waited or probe_gave_up):
+        return classify_failure(None, text, timed_out=True, limit_s=case.startup_timeout_s)
+    return classify_failure(None if exit_.reason == "Unknown" else exit_.exit_code, text)
+
+
+def _base(case: Case) -> TrialResult:
+    return _with_server(case, not_measured(case.trial))
+
+
+def _with_server(case: Case, result: TrialResult) -> TrialResult:
+    """``result`` with what the pod and the server's log add: they know what the client can't see."""
+    facts = case.server_facts
+    return replace(
+        result,
+        gpu_seconds=case.held_s or result.gpu_seconds,
+        started_at=case.started_at or result.started_at,
+        memory_bytes=facts.memory_bytes,
+        compute_buffer_bytes=facts.device_compute_bytes,
+        effective=with_log(result.effective, facts),
+    )
+
+
+def _ended(case: Case, result: TrialResult) -> Ended:
+    record = case.client_log.record
+    lost = ("the record of the requests did not arrive",) if "record" in case.client_log.broken else ()
+    return Ended(result, record, case.environment, lost)
+
+
+def _unfinished(case: Case) -> str:
+    running = [c.name for c in case.pod.containers.values() if c.is_init and not c.started and c.ended is None]
+    return f"container {running[0]} was still at work" if running else "its containers were still being made"
+
+
+def _tail(case: Case) -> tuple[str, ...]:
+    return tuple(case.server_text.splitlines()[-LOG_TAIL_LINES:])
+
+
+def _last_line(log: str) -> str:
+    """The last line that says something, without what may be a secret in an address."""
+    said = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    return re.sub(r"(\w+://)[^\s/@]+@|\?[^\s'\"]*|\bhf_\w+", lambda found: found[1] or "", said)[:_LINE]
+
+
+def _quoted(said: str) -> str:
+    return f": {said}" if said else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-LOCK = ROOT / "requirements" / "engine.txt"
+LOCKS = [ROOT / "requirements" / f"{name}.txt" for name in ("engine", "operator")]
 BEGIN, END = "<!-- table: make licences -->", "<!-- end of table -->"
 
 SPELLINGS = {
@@ -24,7 +24,7 @@ SPELLINGS = {
 }
 """Older spellings. "BSD License" hides how many clauses there are: each package that says so has three."""
 
-SPDX = r"IDENTIFIER( (AND|OR) IDENTIFIER)*".replace("IDENTIFIER", r"(MIT|[A-Za-z0-9]+(-[A-Za-z0-9.]+)+)")
+SPDX = r"IDENTIFIER( (AND|OR) IDENTIFIER)*".replace("IDENTIFIER", r"(MIT|ISC|[A-Za-z0-9]+(-[A-Za-z0-9.]+)+)")
 
 READ_BY_HAND = {
     "uvloop": "Apache-2.0 OR MIT",  # a classifier each, and both licence files
@@ -33,9 +33,9 @@ READ_BY_HAND = {
 
 
 def locked_names() -> list[str]:
-    """Names in the lock file that are installed here; those of other platforms are not."""
-    names = dict.fromkeys(re.findall(r"^([a-z0-9-]+)==", LOCK.read_text(), re.MULTILINE))
-    return [name for name in names if name != "colorama"]  # Windows only
+    """Names in the lock files that are installed here, sorted; those of other platforms are not."""
+    names = {name for lock in LOCKS for name in re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE)}
+    return sorted(names - {"colorama"})  # Windows only
 
 
 def licence_of(name: str) -> str:

@@ -49,7 +49,6 @@ def problems(args: str, env: dict[str, str] | None = None) -> list[str]:
         pytest.param("-fit perhaps", "-fit", "on or off", id="no switch"),
         pytest.param("-fa off -ctv q8_0", "-ctv", "write -fa on", id="quantized values without flash attention"),
         pytest.param("--spec-synth-len 3", "--spec-synth-len", "leave it out", id="invented acceptance"),
-        pytest.param("--models-dir /m", "--models-dir", "name one model", id="a router"),
         pytest.param("--embedding", "--embedding", "generates text", id="no text to measure"),
         pytest.param("--version", "--version", "would answer and exit", id="a question"),
         pytest.param("--gpt-oss-20b-default", "--gpt-oss-20b-default", "-np 2 -c 262144", id="a preset"),
@@ -60,6 +59,14 @@ def test_a_refusal_names_the_flag_and_the_cure(args: str, flag: str, cure: str) 
 
     assert problem.startswith(flag)
     assert cure in problem
+
+
+def test_a_router_is_refused_and_with_a_model_it_is_none() -> None:
+    (problem,) = read(["--models-dir", "/m"], {}).problems
+
+    assert "name one model" in problem.cure
+    assert problems("--models-dir /m") == []
+    assert read(["--models-preset", "/m.ini"], {"LLAMA_ARG_MODEL": "/m.gguf"}).problems == ()
 
 
 def test_two_words_in_one_argument_are_taken_apart() -> None:

@@ -13,6 +13,7 @@ from slotune.api.documents import Document
 from slotune.api.inventory import Entry, Inventory, check, problem_at
 from slotune.api.kubernetes_types import AppsDeployment, ConfigMap, Container, PodTemplate, Secret
 from slotune.api.problems import Location, Problem, closest
+from slotune.api.server_container import server_container
 from slotune.api.v1alpha1 import (
     GPUClass,
     KeyReference,
@@ -168,7 +169,7 @@ def _server(lookup: _Lookup, document: Document, deployment: LlamaDeployment) ->
     target = None if entry is None else check(entry.document, AppsDeployment, lookup.problems)
     if entry is None or target is None:
         return None
-    container = target.spec.template.container(spec.container)
+    container = server_container(target.spec.template, spec.container)
     if container is None:
         names = ", ".join(container.name for container in target.spec.template.spec.containers)
         cure = f"must be the container of Deployment {entry.name} that is llama-server: one of {names}"

@@ -17,9 +17,11 @@ __all__ = [
     "CONFLICTING",
     "DROPPED",
     "ELSEWHERE",
+    "MODEL_FLAGS",
     "PRESETS",
     "REMOVED",
     "REMOVED_ENV",
+    "ROUTER",
     "SECRET",
     "closest_flag",
     "looks_secret",
@@ -123,6 +125,12 @@ CONFLICTING: Final = {
     "--spec-synth-rates": _SYNTHETIC,
 }
 """Flags (by first spelling) with which there is nothing to measure, and why."""
+
+MODEL_FLAGS: Final = frozenset({"-m", "-mu", "-dr", "-hf", "-hff"})
+"""Where the weights come from (first spellings): the model variant's business, not the candidate's."""
+
+ROUTER: Final = frozenset({"--models-dir", "--models-preset"})
+"""Flags (by first spelling) that make a router of llama-server, unless it gets a model too."""
 
 DROPPED: Final = {
     "-lv": "slotune sets -lv 4, which shows what was allocated",

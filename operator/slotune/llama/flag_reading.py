@@ -17,9 +17,11 @@ from pathlib import PurePosixPath
 from slotune.llama.flag_cures import (
     CONFLICTING,
     ELSEWHERE,
+    MODEL_FLAGS,
     PRESETS,
     REMOVED,
     REMOVED_ENV,
+    ROUTER,
     SECRET,
     closest_flag,
     looks_secret,
@@ -120,7 +122,10 @@ def read(args: Sequence[str], env: Mapping[str, str], build: int | None = None) 
         if name in seen and name != ACCUMULATING and setting.is_known:
             notes.append(f"{setting.spelling} is stated more than once; as in llama-server the last one counts.")
         seen.add(name)
+    has_model = any(setting.flag.name in MODEL_FLAGS for setting in (*variables, *stated))
     for setting in (*variables, *stated):
+        if setting.flag.name in ROUTER and has_model:
+            continue  # then it is none, whatever is stated
         if setting.flag.name in CONFLICTING and setting.on:
             problems.append(FlagProblem(setting.spelling, "nothing could be measured", CONFLICTING[setting.flag.name]))
         if setting.flag.name in PRESETS:

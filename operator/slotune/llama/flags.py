@@ -17,7 +17,7 @@ from slotune.llama.baseline_reading import BaselineReader
 from slotune.llama.build_arguments import understood
 from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_cures import DROPPED
+from slotune.llama.flag_cures import DROPPED, MODEL_FLAGS
 from slotune.llama.flag_reading import FlagProblem, Reading, Setting, read
 from slotune.llama.flag_table import BY_NAME, Flag
 from slotune.llama.kv_cells import context_flag
@@ -45,9 +45,6 @@ EMITTED: tuple[Flag, ...] = tuple(
     )
 )  # fmt: skip
 """The closed set that :func:`to_args` writes; an engine that takes these can run every candidate without extras."""
-
-MODEL_FLAGS = frozenset({"-m", "-mu", "-dr", "-hf", "-hff"})
-"""Where the weights come from: the model variant's business, not the candidate's."""
 
 OWN_VERBOSITY = ("4",)
 """At this level the log shows buffers, layers and kernels."""
@@ -142,7 +139,7 @@ def to_args(
     """
     extra = _checked_extras(candidate)
     threads = candidate.threads if candidate.threads is not None else threads
-    groups = [("-m", model_path), ("--host", host), ("--port", str(port)), ("--alias", alias)]
+    groups: list[tuple[str, ...]] = [("-m", model_path), ("--host", host), ("--port", str(port)), ("--alias", alias)]
     groups += [("-ngl", candidate.gpu_layers), ("-fit", "off")]
     groups += [("-np", str(candidate.parallel_slots)), ("-c", str(context_flag(candidate)))]
     groups += [("-kvu" if candidate.kv_unified else "-no-kvu",)]

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from types import MappingProxyType
 
-from slotune.api.kubernetes_types import EnvVar
+from slotune.api.kubernetes_types import Container, PodTemplate
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_quantity
 from slotune.api.v1alpha1 import ModelVariant
+from slotune.llama.build_defaults import BUILD_11549, BuildDefaults, defaults_of
+from slotune.llama.build_number import build_of_image
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_reading import read
-from slotune.llama.flags import ModelSource, from_args, model_source, to_args
+from slotune.llama.flag_cures import MODEL_FLAGS
+from slotune.llama.flag_reading import Setting, read
+from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod, references_in
+from slotune.tuning.server_refusals import RefusedServerError, refusals
 
-__all__ = ["Baseline", "baseline_of"]
+__all__ = ["Baseline", "baseline_of", "read_baseline"]
 
 FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
 """Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 REDACTED = "REDACTED"
 
-REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-"""A variable in a container's arguments."""
-
-PROGRAMS = frozenset({"llama-server", "llama-server.exe"})
-
-SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
+_TEXTS = frozenset({"--host", "-a"})
+"""Of what slotune writes itself, the flags that a reference may stay in: nothing is computed from them."""
+_READ = frozenset({flag.name for flag in EMITTED} | MODEL_FLAGS) - _TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class Baseline:
     """Path inside the container of each variant, as the manifest has it."""
     secrets: tuple[str, ...] = ()
     """Flags that hold a key or token, each with a placeholder: never measured with, never shown, and still needed."""
+    origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Where each flag (first spelling) is stated; the last place is the one that counts."""
+    defaults: BuildDefaults = BUILD_11549
+    """What the server's build does where nothing is stated."""
     threads: int | None = None
     """The container's CPU limit where no ``-t`` is stated: what a trial gets, and what the answer states.
 
@@ -61,6 +66,7 @@ class Baseline:
             port=self.port or 0,
             alias=self.alias or "",
             threads=self.threads,
+            defaults=self.defaults,
         )
         unstated = {
             "--host": self.host is None,
@@ -81,53 +87,141 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_clas
     """Read the server's own flags.
 
     Raises:
-        InvalidInputError: a flag is unknown, removed or malformed, or the weights file is none of ``spec.models``.
+        InvalidInputError: as :func:`read_baseline`.
     """
-    spec = manifests.deployment.spec
-    where = f"container {manifests.container.name}"
-    environment = _environment(manifests, where)
-    arguments = [_expanded(argument, environment) for argument in _arguments(manifests, where)]
-    variant = _variant(manifests, where, model_source(arguments, environment))
+    return read_baseline(
+        manifests.template,
+        manifests.container,
+        manifests.config_maps,
+        variants=manifests.deployment.spec.models,
+        training_context={name: facts.context_length for name, facts in models.items()},
+        gpu_class=gpu_class,
+        gpu_resource=manifests.gpu_classes[gpu_class].spec.resource_name,
+    )
+
+
+def read_baseline(
+    template: PodTemplate,
+    container: Container,
+    config_maps: Mapping[str, Mapping[str, str]],
+    *,
+    variants: Sequence[ModelVariant],
+    training_context: Mapping[str, int],
+    gpu_class: str,
+    gpu_resource: str | None = None,
+    build: int | None = None,
+) -> Baseline:
+    """Read the flags of the container that is llama-server.
+
+    Args:
+        template: the pod that runs today.
+        container: one of it.
+        config_maps: text by key, by name: those that its variables are taken from.
+        variants: ``spec.models``.
+        training_context: in tokens, by the name of the variant; only that of the one which runs today is looked at.
+        gpu_class: the one that it runs on.
+        gpu_resource: resource of that class; None: it has none.
+        build: of llama.cpp, where the program itself was asked; None goes by the image's tag.
+
+    Raises:
+        RefusedServerError: slotune does not tune such a server.
+        InvalidInputError: a flag is removed, malformed or not to be read, or the weights file is none of ``variants``.
+    """
+    if found := refusals(template, container.name, gpu_resource=gpu_resource, config_maps=config_maps):
+        raise RefusedServerError(found)
+    where = f"container {container.name}"
+    pod = read_pod(template, container, config_maps)
+    _check_variables(pod, where)
+    defaults = defaults_of(build if build is not None else build_of_image(container.image))
+    arguments, environment = pod.arguments, pod.environment
+    settings = read(arguments, environment, defaults.build).settings
+    _check_references(pod, where, settings)
+    variant = _variant(variants, where, model_source(arguments, environment, defaults.build))
     parsed = from_args(
         arguments,
         variant=variant.name,
         gpu_class=gpu_class,
-        training_context=models[variant.name].context_length,
+        training_context=training_context.get(variant.name),
         env=environment,
+        defaults=defaults,
     )
     if parsed.errors:
         raise InvalidInputError(f"{where} args", None, "; ".join(str(problem) for problem in parsed.errors))
-    stated = {setting.flag.name for setting in read(arguments, environment).settings}
+    stated = {setting.flag.name for setting in settings}
+    secret = [setting for setting in settings if setting.is_secret]
     return Baseline(
         parsed.baseline,
         parsed.host if "--host" in stated else None,
         parsed.port if "--port" in stated else None,
         parsed.alias,
-        {model.name: model.path for model in spec.models},
-        _without_values(parsed.secret_args),
-        None if parsed.baseline.threads is not None else _cpu_limit(manifests, where),
-        (*parsed.notes, *_secret_notes(parsed.secret_args)),
+        {model.name: model.path for model in variants},
+        tuple(word for setting in secret for word in _without_values(setting)),
+        _origins(pod, settings),
+        defaults,
+        None if parsed.baseline.threads is not None else _cpu_limit(container, where),
+        (*pod.notes, *parsed.notes, *_secret_notes(secret)),
     )
 
 
-def _without_values(words: Sequence[str]) -> tuple[str, ...]:
-    """Secret flags, each with its value, which stays only where it is a reference such as ``$(API_KEY)``."""
-    shown = []
-    for flag, value in zip(words[::2], words[1::2], strict=True):
-        shown += [flag, value if REFERENCE.fullmatch(value) else REDACTED]
-    return tuple(shown)
+def _check_variables(pod: PodReading, where: str) -> None:
+    """Refuse a variable of llama-server's that cannot be read: what runs today would be guesswork."""
+    if pod.missing:
+        raise InvalidInputError(
+            f"{where} envFrom.configMapRef.name",
+            pod.missing[0],
+            "there is no such ConfigMap: add it, llama-server may get flags from it",
+        )
+    for variable in pod.variables.values():
+        if variable.value is None and variable.name.startswith(FLAG_VARIABLES):
+            raise InvalidInputError(
+                f"{where} env {variable.name}",
+                None,
+                f"it is a flag of llama-server, and {variable.unknown}: state the flag in args, or in a ConfigMap",
+            )
 
 
-def _secret_notes(words: Sequence[str]) -> tuple[str, ...]:
-    flags = sorted(set(words[::2]))
+def _check_references(pod: PodReading, where: str, settings: Sequence[Setting]) -> None:
+    """Refuse a setting that slotune has to know and that is a reference still."""
+    for setting in settings:
+        if setting.flag.name not in _READ:
+            continue
+        for value in setting.values:
+            if references_in(value):
+                raise InvalidInputError(
+                    f"{where} {'args' if setting.variable is None else 'env'} {setting.spelling}",
+                    value,
+                    f"slotune has to know it, and {pod.why_unknown(value)}: state it, or take it from a ConfigMap",
+                )
+
+
+def _origins(pod: PodReading, settings: Sequence[Setting]) -> Mapping[str, tuple[Origin, ...]]:
+    found: dict[str, tuple[Origin, ...]] = {}
+    for setting in settings:
+        if setting.position is not None:
+            origin = pod.words[setting.position].origin
+        else:
+            origin = pod.variables[str(setting.variable)].origin
+        found[setting.flag.name] = (*found.get(setting.flag.name, ()), origin)
+    return MappingProxyType(found)
+
+
+def _without_values(setting: Setting) -> Iterator[str]:
+    """The words of a secret flag: a value stays only where it is a reference such as ``$(API_KEY)``."""
+    flag, equals, _ = setting.words[0].partition("=")
+    yield f"{flag}={REDACTED}" if equals else flag
+    for value in setting.words[1:]:
+        yield value if REFERENCE.fullmatch(value) else REDACTED
+
+
+def _secret_notes(settings: Sequence[Setting]) -> tuple[str, ...]:
+    flags = sorted({setting.spelling for setting in settings})
     if not flags:
         return ()
     return (f"{', '.join(flags)}: measured without it; where the answer has {REDACTED}, put your own value back",)
 
 
-def _variant(manifests: Manifests, where: str, source: ModelSource) -> ModelVariant:
+def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource) -> ModelVariant:
     """The entry of ``spec.models`` that runs today: the one whose path ``-m`` names."""
-    variants = manifests.deployment.spec.models
     if source.path is None:
         if len(variants) == 1:
             return variants[0]
@@ -147,86 +241,11 @@ def _variant(manifests: Manifests, where: str, source: ModelSource) -> ModelVari
     )
 
 
-def _arguments(manifests: Manifests, where: str) -> list[str]:
-    """``args`` behind whatever flags ``command`` holds."""
-    command = list(manifests.container.command or ())
-    if command and PurePosixPath(command[0]).name in SHELLS:
-        raise InvalidInputError(
-            f"{where} command", command[0], "is a shell, which hides the flags: write llama-server's flags into args"
-        )
-    words = [*command, *(manifests.container.args or ())]
-    programs = [place for place, word in enumerate(words) if PurePosixPath(word).name in PROGRAMS]
-    if programs:  # behind a supervisor such as tini, too
-        return words[programs[0] + 1 :]
-    return words[1:] if command else words
-
-
-def _environment(manifests: Manifests, where: str) -> dict[str, str]:
-    """The container's variables, as far as the manifests say them: own values, and those of ConfigMaps in the files.
-
-    Raises:
-        InvalidInputError: a variable of llama-server's comes from a place that cannot be read here, so what runs today
-            is not known.
-    """
-    found: dict[str, str] = {}
-    for source in _dicts((manifests.container.model_extra or {}).get("envFrom")):
-        reference = source.get("configMapRef")
-        if isinstance(reference, dict):
-            values = manifests.config_maps.get(str(reference.get("name")))
-            if values is None and not reference.get("optional"):
-                raise InvalidInputError(
-                    f"{where} envFrom.configMapRef.name",
-                    reference.get("name"),
-                    "there is no such ConfigMap in the files: add it, llama-server may get flags from it",
-                )
-            found |= {str(source.get("prefix") or "") + key: value for key, value in (values or {}).items()}
-    for entry in manifests.container.env or ():
-        if entry.value is not None:
-            found[entry.name] = _expanded(entry.value, found)
-        elif entry.name.startswith(FLAG_VARIABLES):
-            found[entry.name] = _from_elsewhere(manifests, where, entry)
-    return found
-
-
-def _expanded(argument: str, environment: Mapping[str, str]) -> str:
-    """``$(NAME)`` as kubelet expands it, where the files say the value.
-
-    Unknown names and escaped ones (``$$(NAME)``) stay as they are written: so the answer, which goes back into the
-    same place, means the same there.
-    """
-
-    def value(found: re.Match[str]) -> str:
-        return found[0] if found[0].startswith("$$") else environment.get(found[1], found[0])
-
-    return re.sub(r"\$?" + REFERENCE.pattern, value, argument)
-
-
-def _from_elsewhere(manifests: Manifests, where: str, entry: EnvVar) -> str:
-    """The value of a variable that is a flag of llama-server and is taken from a ConfigMap."""
-    source = (entry.model_extra or {}).get("valueFrom")
-    reference = source.get("configMapKeyRef") if isinstance(source, dict) else None
-    value = None
-    if isinstance(reference, dict):
-        value = manifests.config_maps.get(str(reference.get("name")), {}).get(str(reference.get("key")))
-    if value is None:
-        raise InvalidInputError(
-            f"{where} env {entry.name}",
-            None,
-            "its value is not in the files, and it is a flag of llama-server: add the ConfigMap that holds it, or "
-            "state the flag in args",
-        )
-    return value
-
-
-def _cpu_limit(manifests: Manifests, where: str) -> int | None:
+def _cpu_limit(container: Container, where: str) -> int | None:
     """Whole CPUs that the container may use; None when no limit is stated."""
-    resources = (manifests.container.model_extra or {}).get("resources")
+    resources = (container.model_extra or {}).get("resources")
     limits = resources.get("limits") if isinstance(resources, dict) else None
     stated = limits.get("cpu") if isinstance(limits, dict) else None
     if stated is None:
         return None
     return max(1, int(parse_quantity(str(stated), f"{where} resources.limits.cpu")))
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

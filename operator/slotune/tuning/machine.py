@@ -10,6 +10,8 @@ from pathlib import Path
 from slotune.api.manifests import Manifests
 from slotune.llama.engine import Engine
 from slotune.llama.engine_flags import EngineFlagError, parse_arguments
+from slotune.llama.flag_cures import closest_flag
+from slotune.llama.flag_table import BY_NAME
 from slotune.llama.flags import to_args
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.reading import Reading
@@ -51,11 +53,13 @@ def check_engine(engine: Engine, reading: Reading) -> None:
     try:
         parse_arguments(arguments)
     except EngineFlagError as error:
+        close = None if error.flag in BY_NAME else closest_flag(error.flag)
+        meant = f" (did you mean {close}?)" if close else ""
         raise InvalidInputError(
             "--engine",
             "embedded",
-            f"it takes only the flags that slotune tunes, and your server has {error.flag}: name a llama-server of "
-            "your own with --engine PATH, or leave that flag out of the manifest for this measurement",
+            f"it takes only the flags that slotune tunes, and your server has {error.flag}{meant}: name a llama-server "
+            "of your own with --engine PATH, or leave that flag out of the manifest for this measurement",
         ) from error
 
 

@@ -11,13 +11,14 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from slotune.api.labels import ROLLOUT_MANAGER
 
 __all__ = [
     "CANDIDATE_ANNOTATION",
+    "SOURCE_ANNOTATION",
     "Capacity",
     "Conflict",
     "Look",
@@ -30,6 +31,8 @@ __all__ = [
 
 CANDIDATE_ANNOTATION: Final = "slotune.dev/candidate"
 """On the pod template that slotune rolled out: hash of the candidate in it."""
+SOURCE_ANNOTATION: Final = "slotune.dev/source"
+"""On an owned Deployment: digest of the pod template as slotune sent it, before the API server filled in defaults."""
 
 _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """``kubectl rollout restart`` writes it: new pods of the same configuration."""
@@ -51,10 +54,10 @@ class Strategy:
     """Pods that may be missing below the replicas."""
 
     @classmethod
-    def from_deployment(cls, deployment: JSON, replicas: int) -> Strategy:
-        """As Kubernetes resolves it: a surge is rounded up, what may be unavailable is rounded down, and when both
-        are 0 one pod may be unavailable (ResolveFenceposts in pkg/controller/deployment/util)."""
-        stated = deployment.get("spec", {}).get("strategy") or {}
+    def from_stated(cls, stated: JSON, replicas: int) -> Strategy:
+        """Of a Deployment's ``spec.strategy``, as Kubernetes resolves it: a surge is rounded up, what may be
+        unavailable is rounded down, and when both are 0 one pod may be unavailable (ResolveFenceposts in
+        pkg/controller/deployment/util)."""
         if stated.get("type") == "Recreate":
             return cls("Recreate")
         rolling = stated.get("rollingUpdate") or {}
@@ -120,6 +123,9 @@ class Conflict:
 class Readings:
     """What was looked at for this plan; None where nobody looked. A step says what the next plan needs."""
 
+    settle: timedelta = timedelta(0)
+    """How far back the queries of a look reach: before that much time has passed they still see the old pods."""
+
     capacity: Capacity = Capacity(None)
     slots: Slots | None = None
     look: Look | None = None
@@ -148,12 +154,15 @@ class Serving:
     deadline_exceeded: bool
     """Whether Kubernetes gave up waiting for progress (ProgressDeadlineExceeded)."""
     progress_deadline_s: int
-    strategy: Strategy
+    stated_strategy: JSON
+    """``spec.strategy``, as the API server gave it."""
     template: JSON = field(repr=False)
     """The pod template, as the API server gave it."""
     template_digest: str
     candidate: str | None
     """Hash of the candidate in the template; None: nobody rolled one out."""
+    source: str | None
+    """Digest of the template as slotune sent it; None: slotune does not own the Deployment."""
     args: tuple[str, ...] = field(repr=False)
     """Arguments of llama-server's container."""
     args_owners: tuple[str, ...]
@@ -198,10 +207,11 @@ class Serving:
             unavailable=int(status.get("unavailableReplicas", 0)),
             deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
             progress_deadline_s=int(spec.get("progressDeadlineSeconds", _DEFAULT_DEADLINE_S)),
-            strategy=Strategy.from_deployment(deployment, desired),
+            stated_strategy=spec.get("strategy") or {},
             template=template,
             template_digest=template_digest(template),
             candidate=annotations.get(CANDIDATE_ANNOTATION),
+            source=(metadata.get("annotations") or {}).get(SOURCE_ANNOTATION),
             args=tuple(args or ()),
             args_owners=_owners(managed, in_container),
             replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
@@ -210,6 +220,11 @@ class Serving:
             paused=bool(spec.get("paused", False)),
             deleting="deletionTimestamp" in metadata,
         )
+
+    @property
+    def strategy(self) -> Strategy:
+        """How it replaces its pods, at the replicas that it has."""
+        return Strategy.from_stated(self.stated_strategy, self.desired)
 
     @property
     def is_settled(self) -> bool:

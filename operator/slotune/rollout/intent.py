@@ -27,10 +27,23 @@ class Intent:
     """Candidate that runs where no candidate was rolled out."""
     keeps_slo: bool | None = None
     """Whether what runs today was measured to keep the SLO; None: it was not shown."""
+    writes_args: bool = True
+    """Whether the change is made in the container's args; False: in its environment or a ConfigMap."""
+    source: str | None = None
+    """Digest of the pod template that would be sent for :attr:`wanted`, in owned mode: with a changed ``spec.template``
+    the same candidate is another pod. None: not compared."""
     suspended: bool = False
 
     @classmethod
-    def from_deployment(cls, deployment: LlamaDeployment, container: str, *, keeps_slo: bool | None) -> Intent:
+    def from_deployment(
+        cls,
+        deployment: LlamaDeployment,
+        container: str,
+        *,
+        keeps_slo: bool | None,
+        writes_args: bool = True,
+        source: str | None = None,
+    ) -> Intent:
         """Of a LlamaDeployment with its status. The recommendation counts only while it is about this spec: the caller
         removes it from the status, or passes a status without it, when a new search has begun."""
         spec, status = deployment.spec, deployment.status
@@ -42,6 +55,8 @@ class Intent:
             container=container,
             baseline_hash=status.baseline.candidate_hash if status and status.baseline else None,
             keeps_slo=keeps_slo,
+            writes_args=writes_args,
+            source=source,
             suspended=spec.suspend,
         )
 

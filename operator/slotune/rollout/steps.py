@@ -87,9 +87,9 @@ class Apply:
 
     candidate_hash: str
     replicas: int | None
-    """Replicas to set in the same request; None: leave them alone, they belong to somebody else."""
+    """Replicas to send in the same request; None: send none, they belong to somebody else."""
     strategy: Strategy | None
-    """Strategy to set, in owned mode; None: leave it alone."""
+    """Strategy to send, in owned mode; None: send none, the Deployment has its own."""
     message: str
     reason: ClassVar[str] = "Applying"
     rolled_out: ClassVar[Truth] = "False"
@@ -112,7 +112,7 @@ class Verify:
     next_look: datetime
     message: str
     reason: str = "Verifying"
-    rolled_out: ClassVar[Truth] = "Unknown"
+    rolled_out: Truth = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,19 +32,9 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 APACHE_2 = "0ffddef9e48f8a09aed5caf2d44f7ba1c1be2d9b8e0a6f693b1635b2d5566645"
 """SHA-256 of the licence's words, one blank between them: line breaks do not matter."""
 FILE_LINES_MAX = 500
-LICENCE_TERMS = {
-    *(
-        "0BSD",
-        "Apache-2.0",
-        "BSD-2-Clause",
-        "BSD-3-Clause",
-        "CC0-1.0",
-        "CNRI-Python",
-        "ISC",
-        "MIT",
-        "MPL-2.0",
-        "PSF-2.0",
-    ),
+LICENCE_TERMS = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT"} | {
+    "MPL-2.0",
+    "PSF-2.0",
     "Zlib",
 }
 """Terms that docs/licences.md has words for. A new one needs a look by a person first."""

@@ -100,8 +100,8 @@ def _fits(schema: dict[str, Any], value: Any) -> bool:
         low <= size <= high
         and ("enum" not in schema or value in schema["enum"])
         and ("pattern" not in schema or re.fullmatch(schema["pattern"], value, re.ASCII) is not None)
-        and ("minimum" not in schema or value >= schema["minimum"])
-        and ("maximum" not in schema or value <= schema["maximum"])
+        and ("minimum" not in schema or value >= schema["minimum"] + schema.get("exclusiveMinimum", False))
+        and ("maximum" not in schema or value <= schema["maximum"] - schema.get("exclusiveMaximum", False))
         and _distinct(schema, value)
     )
 

@@ -32,6 +32,9 @@ REFRESH: Final = timedelta(minutes=10)
 NOTICEABLE: Final = 0.05
 """Share by which a number must differ to be written before that."""
 
+LONGEST_MESSAGE: Final = 2048
+"""Characters."""
+
 State = Literal["Value", "NoData", "NotANumber", "SeveralSeries", "Unreachable"]
 _STATES: Final[dict[type, State]] = {
     NoData: "NoData",
@@ -70,7 +73,7 @@ def observe(
         kept_since=kept_since,
         breached_since=breached_since,
         last_breach_time=last_breach,
-        message=beside(look, slo, measured),
+        message=beside(look, slo, measured)[:LONGEST_MESSAGE],
     )
 
 

@@ -12,7 +12,9 @@ __all__ = [
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ROLLOUT_MANAGER",
+    "SANDBOX_LABEL",
     "SANDBOX_MANAGER",
+    "SERVING_LABEL",
     "STATUS_MANAGER",
     "SURVEY_LABEL",
     "TRIAL_LABEL",
@@ -28,10 +30,15 @@ DEPLOYMENT_LABEL: Final = "slotune.dev/deployment"
 """On all that is made for a LlamaDeployment: its name."""
 TRIAL_LABEL: Final = "slotune.dev/trial"
 """On a trial's Job and pod: the LlamaTrial's name."""
+SERVING_LABEL: Final = "slotune.dev/serves"
+"""On pods that serve production, and on nothing else: the LlamaDeployment's name. The Service selects by it alone, so
+that no trial ever answers a user."""
 CONTEXT_LABEL: Final = "slotune.dev/context"
 """On a LlamaTrial: digest of all that is equal for every trial of its search, so that its result is found by others."""
 SURVEY_LABEL: Final = "slotune.dev/survey"
 """On a survey's Job and ConfigMap: digest of what was looked at."""
+SANDBOX_LABEL: Final = "slotune.dev/sandbox"
+"""On every pod that is looked at or measured and never serves, trial or survey: what the NetworkPolicy selects."""
 
 STATUS_MANAGER: Final = "slotune-status"
 """Field manager of statuses."""

@@ -16,7 +16,7 @@ from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, Exit, JobFacts
 from slotune.sandbox.report_stream import ClientLog, parse_client_log, result_from_summary
 from slotune.search.trial import Trial, TrialResult
 
-__all__ = ["CLIENT_END", "CLIENT_NOW", "Case", "init_log", "needed_logs", "server_head", "server_tail"]
+__all__ = ["CLIENT_END", "CLIENT_NOW", "Case", "PodCase", "init_log", "needed_logs", "server_head", "server_tail"]
 
 CLIENT_END = LogRequest(LOAD_CLIENT, tail_lines=1000)
 """A record of 900 KiB takes 156 lines; the rest is for what others write in between."""
@@ -71,20 +71,26 @@ def needed_logs(
     return tuple(wanted)
 
 
-@dataclass(frozen=True)
-class Case:
-    """One trial in its pod."""
+@dataclass(frozen=True, kw_only=True)
+class PodCase:
+    """One pod of the sandbox."""
 
-    trial: Trial
     job: JobFacts
     pod: PodFacts
     logs: Logs
     events: Sequence[EventFacts]
+    capacity_timeout_s: float
+    now: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(PodCase):
+    """One trial in its pod."""
+
+    trial: Trial
     gpu_expected: bool
     server_container: str
-    capacity_timeout_s: float
     startup_timeout_s: float
-    now: datetime
     earlier: LogFacts | None = None
     """Of how the server came up, read before."""
 

@@ -7,7 +7,6 @@ again and the client may have measured two servers. What is nobody's fault never
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +18,17 @@ from slotune.llama.log_lines import LogFacts
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry
 from slotune.sandbox.measurement import out_of_time
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, failed, invalid, mismatched, not_measured
-from slotune.sandbox.pod_case import CLIENT_END, Case, init_log, needed_logs
+from slotune.sandbox.pod_case import CLIENT_END, Case, needed_logs
+from slotune.sandbox.pod_ends import (
+    LINE,
+    deleted,
+    disrupted,
+    init_container_failed,
+    job_failed,
+    last_line,
+    quoted,
+    refused_by_its_node,
+)
 from slotune.sandbox.pod_facts import EventFacts, Exit, JobFacts, PodFacts
 from slotune.sandbox.pod_waiting import waiting_for, without_pod
 from slotune.search.trial import Trial, TrialResult
@@ -31,7 +40,6 @@ _KILLED = frozenset({0, 137, 143})
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 _PROBE_SLACK_S = 15.0
 """Between the last probe and the kill, and times without fractions."""
-_LINE = 300
 
 
 def judge_pod(
@@ -68,17 +76,17 @@ def judge_pod(
     if pod is None:
         return without_pod(job, events, capacity_timeout_s, now)
     case = Case(
-        trial,
-        job,
-        pod,
-        logs,
-        events,
-        gpu_expected,
-        server_container,
-        capacity_timeout_s,
-        startup_timeout_s,
-        now,
-        earlier,
+        trial=trial,
+        job=job,
+        pod=pod,
+        logs=logs,
+        events=events,
+        gpu_expected=gpu_expected,
+        server_container=server_container,
+        capacity_timeout_s=capacity_timeout_s,
+        startup_timeout_s=startup_timeout_s,
+        now=now,
+        earlier=earlier,
     )
     for gate in GATES:
         judgement = gate(case)
@@ -105,39 +113,6 @@ def _measured(case: Case) -> Judgement | None:
     return _ended(case, known)
 
 
-def _disrupted(case: Case) -> Judgement | None:
-    """Somebody else wanted the node or the pod."""
-    pod, job = case.pod, case.job
-    if target := pod.condition("DisruptionTarget"):
-        return Retry("Disrupted", f"the pod was stopped by the cluster ({target.reason}): {target.message}")
-    if any(c.ended and c.ended.reason == "ContainerStatusUnknown" for c in pod.containers.values()):
-        return Retry("NodeLost", f"node {pod.node} lost the pod's containers")
-    if job.failure is not None and job.failure.reason == "PodFailurePolicy":
-        return Retry("Disrupted", f"the pod was stopped by the cluster: {job.failure.message}")
-    return None
-
-
-def _refused_by_its_node(case: Case) -> Judgement | None:
-    """Kubelet ended the pod, or never took it."""
-    pod = case.pod
-    if not pod.over or pod.reason in ("", "DeadlineExceeded"):
-        return None
-    if pod.reason == "Evicted":
-        # Kubelet marks pressure of the whole node as a disruption (above); what is left is the pod's own use.
-        return Blocked(
-            "StorageExceeded",
-            f"kubelet evicted the pod: {pod.message}: raise the limit (sizeLimit, ephemeral-storage) in the template",
-        )
-    return Retry("NodeRefused", f"node {pod.node} did not run the pod ({pod.reason}): {pod.message}")
-
-
-def _deleted(case: Case) -> Judgement | None:
-    """Somebody deleted what was running."""
-    if not (case.job.deleting or case.pod.deleting):
-        return None
-    return Retry("Deleted", "the trial's Job or pod was deleted while it ran")
-
-
 def _out_of_time(case: Case) -> Judgement | None:
     """The pod's deadline: a safety net behind the client's own limit, the startup probe and the capacity timeout."""
     if not (case.pod.over and case.pod.reason == "DeadlineExceeded"):
@@ -157,24 +132,6 @@ def _server_failed(case: Case) -> Judgement | None:
     return None if case.crash is None else _crashed(case, case.crash, _base(case))
 
 
-def _init_container_failed(case: Case) -> Judgement | None:
-    """What the user's pod does first did not work: no model, no candidate to blame."""
-    for container in case.pod.containers.values():
-        if not container.is_init or container.is_sidecar or container.ended is None or not container.ended.exit_code:
-            continue
-        how = f"exit code {container.ended.exit_code}"
-        if container.ended.reason not in ("", "Error"):
-            how += f", {container.ended.reason}"
-        said = _last_line(case.logs.get(init_log(container.name), ""))
-        cure = "see its log"
-        if "ead-only file system" in said:
-            cure = "volumes are read-only in a trial: let it skip the fetch when the file is there, or fill an emptyDir"
-        elif re.search(r"resolve|timed? ?out|unreachable|connect", said, re.IGNORECASE):
-            cure = "a trial reaches nothing unless sandbox.egress is HTTPS"
-        return Blocked("InitContainerFailed", f"init container {container.name} failed ({how}){_quoted(said)}: {cure}")
-    return None
-
-
 def _client_failed(case: Case) -> Judgement | None:
     """The client ended and left nothing. Its fault is never the candidate's."""
     client = case.client
@@ -182,7 +139,7 @@ def _client_failed(case: Case) -> Judgement | None:
         return None
     ended, log = client.ended, case.client_log
     if ended.reason in _NOT_STARTED:
-        return Blocked("CannotStart", f"the load client cannot be started: {ended.message[:_LINE]}: check its image")
+        return Blocked("CannotStart", f"the load client cannot be started: {ended.message[:LINE]}: check its image")
     if ended.reason == "OOMKilled":
         sentence = "the load client ran out of memory: raise sandbox.loadClient.memory"
         return _ended(case, invalid(_base(case), "LoadClientOutOfMemory", sentence))
@@ -190,17 +147,9 @@ def _client_failed(case: Case) -> Judgement | None:
         return Retry("Stopped", f"the load client was told to stop ({log.stopped or 'SIGTERM'})")
     if ended.exit_code == 0 or log.broken:
         return _ended(case, invalid(_base(case), "ResultLost", "the load client ended, but its result did not arrive"))
-    said = _quoted(_last_line(case.logs.get(CLIENT_END, "")))
+    said = quoted(last_line(case.logs.get(CLIENT_END, "")))
     sentence = f"the load client failed (exit code {ended.exit_code}){said}"
     return _ended(case, invalid(_base(case), "LoadClientFailed", sentence))
-
-
-def _job_failed(case: Case) -> Judgement | None:
-    """The Job gave up for a reason that its pod does not show."""
-    failure = case.job.failure
-    if failure is None or not (case.pod.over or failure.reason == "DeadlineExceeded"):
-        return None
-    return Retry(failure.reason or "JobFailed", f"the trial's Job failed without a result: {failure.message}")
 
 
 def _fell_back(case: Case) -> Judgement | None:
@@ -211,14 +160,14 @@ def _fell_back(case: Case) -> Judgement | None:
 
 GATES: Final[tuple[Callable[[Case], Judgement | None], ...]] = (
     _measured,
-    _disrupted,
-    _refused_by_its_node,
-    _deleted,
+    disrupted,
+    refused_by_its_node,
+    deleted,
     _out_of_time,
     _server_failed,
-    _init_container_failed,
+    init_container_failed,
     _client_failed,
-    _job_failed,
+    job_failed,
     _fell_back,
 )
 """In this order: what ended first must not be hidden by what followed from it."""
@@ -234,7 +183,7 @@ def _crashed(case: Case, exit_: Exit, base: TrialResult) -> Judgement:
     if exit_.reason in _NOT_STARTED:
         return Blocked(
             "CannotStart",
-            f"container {case.server_container} cannot be started: {exit_.message[:_LINE]}: check command and image",
+            f"container {case.server_container} cannot be started: {exit_.message[:LINE]}: check command and image",
         )
     return _ended(case, failed(base, _failure(case, exit_), log_tail=_tail(case)))
 
@@ -283,13 +232,3 @@ def _unfinished(case: Case) -> str:
 
 def _tail(case: Case) -> tuple[str, ...]:
     return tuple(case.server_text.splitlines()[-LOG_TAIL_LINES:])
-
-
-def _last_line(log: str) -> str:
-    """The last line that says something, without what may be a secret in an address."""
-    said = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
-    return re.sub(r"(\w+://)[^\s/@]+@|\?[^\s'\"]*|\bhf_\w+", lambda found: found[1] or "", said)[:_LINE]
-
-
-def _quoted(said: str) -> str:
-    return f": {said}" if said else ""

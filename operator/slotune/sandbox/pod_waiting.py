@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final
 
 from slotune.sandbox.judgement import Blocked, Judgement, Retry, Waiting
-from slotune.sandbox.pod_case import Case
+from slotune.sandbox.pod_case import Case, PodCase
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, JobFacts
 
-__all__ = ["waiting_for", "without_pod"]
+__all__ = ["waiting_for", "waiting_for_its_start", "waiting_for_its_volumes", "without_pod"]
 
 GRACE_S = 120.0
 """A registry that stumbles, a ConfigMap that comes a moment later, a webhook that restarts: kubelet and the Job's
@@ -47,9 +47,15 @@ def without_pod(job: JobFacts, events: Sequence[EventFacts], capacity_timeout_s:
 
 
 def waiting_for(case: Case) -> Judgement:
-    """What the pod waits for or does; Blocked when that won't end by itself."""
-    looks = (_for_its_turn, _for_a_node, _for_a_container, _for_the_client, _for_the_server)
-    return next((found for look in looks if (found := look(case)) is not None), None) or _for_its_volumes(case)
+    """What the trial's pod waits for or does; Blocked when that won't end by itself."""
+    looks = (waiting_for_its_start, _for_the_client, _for_the_server)
+    return next((found for look in looks if (found := look(case)) is not None), None) or waiting_for_its_volumes(case)
+
+
+def waiting_for_its_start(case: PodCase) -> Judgement | None:
+    """Whatever keeps containers from being made; None when nothing is known to."""
+    looks = (_for_its_turn, _for_a_node, _for_a_container)
+    return next((found for look in looks if (found := look(case)) is not None), None)
 
 
 def _for_a_pod(waited_s: float, capacity_timeout_s: float) -> Judgement:
@@ -71,7 +77,7 @@ def _refused(refused: EventFacts, waited_s: float, capacity_timeout_s: float) ->
     return Blocked(reason, f"the API server refused the trial's pod: {refused.message}: {cure}")
 
 
-def _for_its_turn(case: Case) -> Judgement | None:
+def _for_its_turn(case: PodCase) -> Judgement | None:
     if case.job.suspended:
         return Waiting("Queued", "Suspended", "stopped by the queue; it starts again when its turn comes")
     scheduled = case.pod.conditions.get("PodScheduled")
@@ -80,7 +86,7 @@ def _for_its_turn(case: Case) -> Judgement | None:
     return None
 
 
-def _for_a_node(case: Case) -> Judgement | None:
+def _for_a_node(case: PodCase) -> Judgement | None:
     if case.pod.node is not None:
         return None
     waited_s = _since(case.pod.created_at, case.now)
@@ -95,7 +101,7 @@ def _for_a_node(case: Case) -> Judgement | None:
     )
 
 
-def _for_a_container(case: Case) -> Judgement | None:
+def _for_a_container(case: PodCase) -> Judgement | None:
     stuck = next((c for c in case.pod.containers.values() if c.waiting_reason in _PULL | _MAKE), None)
     return None if stuck is None else _cannot_start(stuck, _placed_s(case))
 
@@ -113,9 +119,6 @@ def _for_the_client(case: Case) -> Judgement | None:
 def _for_the_server(case: Case) -> Judgement | None:
     if case.server is not None and case.server.running_since is not None:
         return Waiting("Running", "Starting", "llama-server loads the model")
-    for container in case.pod.containers.values():
-        if container.is_init and not container.is_sidecar and container.running_since is not None:
-            return Waiting("Pending", "Initializing", f"init container {container.name} is at work")
     return None
 
 
@@ -133,7 +136,11 @@ def _cannot_start(container: ContainerFacts, placed_s: float) -> Judgement:
     return Blocked("CannotStart", f"container {container.name} can't be made ({message or reason}): {cure}")
 
 
-def _for_its_volumes(case: Case) -> Judgement:
+def waiting_for_its_volumes(case: PodCase) -> Judgement:
+    """Whatever comes before a container runs, init containers among it."""
+    for container in case.pod.containers.values():
+        if container.is_init and not container.is_sidecar and container.running_since is not None:
+            return Waiting("Pending", "Initializing", f"init container {container.name} is at work")
     placed_s = _placed_s(case)
     missing = _last(case.events, "Pod", "FailedMount", "FailedAttachVolume")
     if missing is not None and placed_s >= GRACE_S:
@@ -144,7 +151,7 @@ def _for_its_volumes(case: Case) -> Judgement:
     return Waiting("Pending", "ContainerCreating", said)
 
 
-def _placed_s(case: Case) -> float:
+def _placed_s(case: PodCase) -> float:
     """Seconds since a node was found."""
     scheduled = case.pod.conditions.get("PodScheduled")
     known = scheduled is not None and scheduled.is_true and scheduled.since

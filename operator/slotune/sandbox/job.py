@@ -1,0 +1,375 @@
+"""The Job that runs one trial: the user's own pod with llama-server as a native sidecar, and a load client beside it.
+
+The client is the only main container, so the Job ends when it does, and kubelet stops the server. They talk over
+127.0.0.1: no network lies between them. The pod holds no token of the API server, gets no users, and reaches nothing.
+Manifests are plain dictionaries and a function of their arguments alone, so applying one twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from slotune.api.labels import (
+    DEPLOYMENT_LABEL,
+    LOAD_CLIENT,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    SANDBOX_LABEL,
+    TRIAL_LABEL,
+)
+from slotune.api.quantities import parse_duration, parse_quantity
+from slotune.api.v1alpha1.gpu_class import GPUClass
+from slotune.api.v1alpha1.sandbox import Sandbox
+from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec
+from slotune.sandbox.kept_template import KeptTemplate, UnusableTemplateError, kept_of
+from slotune.sandbox.report_stream import summary_limit
+
+__all__ = [
+    "TRIAL_SPEC_ANNOTATION",
+    "ClientImage",
+    "TrialServer",
+    "client_security",
+    "network_policy",
+    "pod_base",
+    "trial_job",
+]
+
+Object = dict[str, Any]
+
+TRIAL_SPEC_ANNOTATION: Final = "slotune.dev/trial-spec"
+"""On a trial's pod: its spec as JSON, which the client reads as a file."""
+_ANNOTATIONS_LIMIT: Final = 250_000
+"""Bytes; Kubernetes allows 256 KiB for all annotations of an object."""
+
+DIRECTORY: Final = "/slotune"
+CLIENT_USER: Final = 65532
+"""A user without a name or rights: "nonroot" by custom."""
+
+PROBE_PERIOD_S: Final = 2
+GRACE_S: Final = 10
+"""llama-server ignores SIGTERM while it loads, and has nothing to drain here."""
+TTL_S: Final = 86_400
+"""A day after its end: only a safety net, the operator reads the result and deletes the Job long before."""
+_PULL_ALLOWANCE_S: Final = 1800
+_INIT_ALLOWANCE_S: Final = 3600
+"""An init container may fetch a model of 50 GB."""
+_MARGIN_S: Final = 600
+
+_GPU: Final = re.compile(
+    r"^(nvidia\.com/(gpu|mig-)|amd\.com/(gpu|.*_)|gpu\.intel\.com/|intel\.com/gpu|habana\.ai/|google\.com/tpu|[^/]+/gpu$)"
+)
+"""Extended resources that are what a model runs on; others, such as a network device, are not a GPUClass's business."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialServer:
+    """How llama-server is started."""
+
+    container: str
+    """Name of its container in the template, and in the trial."""
+    args: tuple[str, ...]
+    """Behind the program; everything that is measured is in here."""
+    program: tuple[str, ...] | None = None
+    """``command`` up to the program, e.g. ``("tini", "--", "/app/llama-server")``; None: the image's entry point."""
+    env: tuple[Object, ...] = field(default=(), repr=False)
+    """From :func:`slotune.sandbox.server_environment.server_environment`."""
+    port: int = 8080
+    """Where it listens; ``args`` must say the same, on 0.0.0.0: kubelet's probe comes from outside of the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientImage:
+    """slotune's own image."""
+
+    name: str
+    pull_policy: str = "IfNotPresent"
+
+
+def trial_job(
+    trial: LlamaTrial,
+    template: Mapping[str, Any],
+    server: TrialServer,
+    *,
+    gpu_class: GPUClass,
+    sandbox: Sandbox,
+    client: ClientImage,
+    measuring_s: float,
+) -> Object:
+    """The Job of ``trial``, of the same name.
+
+    Args:
+        trial: with name, namespace and uid.
+        template: the user's PodTemplateSpec as JSON has it.
+        server: how llama-server is started.
+        gpu_class: what it runs on.
+        sandbox: what it may touch.
+        client: the load client's image.
+        measuring_s: most seconds that the load client may need; it stops earlier by itself.
+
+    Raises:
+        UnusableTemplateError: no Job can be made; says what to change.
+    """
+    metadata, spec = trial.metadata, trial.spec
+    _check(trial, template)
+    kept = kept_of(template, server.container, server.args)
+    if LOAD_CLIENT in kept.container_names:
+        raise UnusableTemplateError("container", LOAD_CLIENT, "slotune's own container has this name: give it another")
+    startup_s = float(parse_duration(spec.measurement.startup_timeout))
+    pod = pod_base(kept, gpu_class, sandbox)
+    pod["initContainers"] = [*kept.init_containers, _server(kept, server, gpu_class, startup_s)]
+    volume = _free_name("slotune", pod["volumes"])
+    pod["volumes"] = [*pod["volumes"], {"name": volume, "projected": {"sources": _sources(spec)}}]
+    containers = len(pod["initContainers"]) + 1
+    pod["containers"] = [_client(client, sandbox, server.port, volume, summary_limit(containers))]
+    fetch_s = _INIT_ALLOWANCE_S if kept.init_containers else 0
+    pod["activeDeadlineSeconds"] = math.ceil(_PULL_ALLOWANCE_S + fetch_s + startup_s + measuring_s)
+    _one_trial_per_node(pod)
+    labels = {
+        MANAGED_BY_LABEL: MANAGED_BY,
+        DEPLOYMENT_LABEL: spec.llama_deployment,
+        TRIAL_LABEL: metadata.name,
+    }
+    queue = {} if sandbox.queue_name is None else {"kueue.x-k8s.io/queue-name": sandbox.queue_name}
+    waiting_s = float(parse_duration(sandbox.capacity_timeout))
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "labels": labels | queue,
+            "ownerReferences": [
+                {
+                    "apiVersion": trial.api_version,
+                    "kind": trial.kind,
+                    "name": metadata.name,
+                    "uid": metadata.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            # Only for a pod that kubelet never ends: this one deletes the pod, and with it all that it says.
+            "activeDeadlineSeconds": math.ceil(pod["activeDeadlineSeconds"] + waiting_s + _MARGIN_S),
+            "ttlSecondsAfterFinished": TTL_S,
+            "podReplacementPolicy": "Failed",
+            # The scheduler deletes a pod that it preempts: so the Job still says afterwards that it was a disruption.
+            "podFailurePolicy": {
+                "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+            },
+            "template": {
+                "metadata": {
+                    "labels": labels | {SANDBOX_LABEL: "trial", "sidecar.istio.io/inject": "false"},
+                    "annotations": kept.annotations
+                    | {
+                        TRIAL_SPEC_ANNOTATION: _json(spec),
+                        "sidecar.istio.io/inject": "false",
+                        "linkerd.io/inject": "disabled",
+                        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+                        "karpenter.sh/do-not-disrupt": "true",
+                    },
+                },
+                "spec": pod,
+            },
+        },
+    }
+
+
+def network_policy(deployment: str, namespace: str, uid: str, sandbox: Sandbox) -> Object:
+    """Nobody reaches the pods of trials and surveys of a LlamaDeployment, and they reach nobody.
+
+    With ``sandbox.egress: HTTPS`` they reach port 443 anywhere, and DNS. Kubelet's probes come from the node, which
+    the common network plugins let through (the API leaves it to them). A plugin that does not enforce policies ignores
+    this one.
+    """
+    egress = []
+    if sandbox.egress == "HTTPS":
+        egress = [
+            {"ports": [{"protocol": "TCP", "port": 443}]},
+            {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
+        ]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": f"{deployment}-trials",
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: deployment},
+            "ownerReferences": [
+                {
+                    "apiVersion": "slotune.dev/v1alpha1",
+                    "kind": "LlamaDeployment",
+                    "name": deployment,
+                    "uid": uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "podSelector": {
+                "matchLabels": {DEPLOYMENT_LABEL: deployment},
+                "matchExpressions": [{"key": SANDBOX_LABEL, "operator": "Exists"}],
+            },
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [],
+            "egress": egress,
+        },
+    }
+
+
+def pod_base(kept: KeptTemplate, gpu_class: GPUClass, sandbox: Sandbox) -> Object:
+    """The pod's spec without containers, on the nodes of ``gpu_class``."""
+    pod = dict(kept.pod)
+    tolerations = [*(pod.get("tolerations") or []), *(t.to_manifest() for t in gpu_class.spec.tolerations)]
+    pod["tolerations"] = [one for place, one in enumerate(tolerations) if one not in tolerations[:place]]
+    pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), **gpu_class.spec.node_selector}
+    pod["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **(pod.get("securityContext") or {})}
+    pod |= {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+    }
+    if sandbox.priority_class_name is not None:
+        pod["priorityClassName"] = sandbox.priority_class_name
+    return pod
+
+
+def client_security() -> Object:
+    """Of a container that runs slotune: everything that Pod Security "restricted" asks for, whatever the pod says."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsGroup": CLIENT_USER,
+        "runAsNonRoot": True,
+        "runAsUser": CLIENT_USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _check(trial: LlamaTrial, template: Mapping[str, Any]) -> None:
+    prompts, trace = trial.spec.workload.prompts, trial.spec.workload.load.trace
+    if prompts.file is not None or (trace is not None and trace.file is not None):
+        raise UnusableTemplateError("workload", "a file", "put it into a ConfigMap, or prompts into a Secret")
+    for name in (trial.metadata.name, trial.spec.llama_deployment):
+        if len(name) > 63 or "." in name:
+            raise UnusableTemplateError("metadata.name", name, "must fit a label: at most 63 characters, no dots")
+    size = len(_json(trial.spec).encode())
+    if size > _ANNOTATIONS_LIMIT:
+        raise UnusableTemplateError("candidate.extraArgs", f"{size} bytes long", "shorten the server's own arguments")
+    if not isinstance(template.get("spec"), Mapping):
+        raise UnusableTemplateError("template.spec", "missing", "write the pod's spec there")
+
+
+def _server(kept: KeptTemplate, server: TrialServer, gpu_class: GPUClass, startup_s: float) -> Object:
+    container = dict(kept.server)
+    if server.program is not None:
+        container["command"] = list(server.program)
+    container["args"] = list(server.args)
+    container["env"] = [dict(entry) for entry in server.env]
+    container["restartPolicy"] = "Always"
+    container["startupProbe"] = {
+        "httpGet": {"path": "/health", "port": server.port},
+        "periodSeconds": PROBE_PERIOD_S,
+        "timeoutSeconds": 5,
+        "failureThreshold": max(1, math.ceil(startup_s / PROBE_PERIOD_S)),
+    }
+    # The last lines of a server that failed outlive its log.
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    container["resources"] = _on_class(container.get("resources") or {}, gpu_class)
+    container["securityContext"] = _server_security(container.get("securityContext") or {})
+    return container
+
+
+def _server_security(stated: Object) -> Object:
+    """What Pod Security "restricted" asks for where the user says nothing; which user it runs as is the image's."""
+    added = set((stated.get("capabilities") or {}).get("add") or [])
+    if stated.get("privileged") or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & added:
+        return stated  # the API server refuses the contradiction
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} | stated
+
+
+def _on_class(resources: Object, gpu_class: GPUClass) -> Object:
+    """The same resources with the class's kind of GPU instead of the template's."""
+    wanted = gpu_class.spec.resource_name
+    limits = dict(resources.get("limits") or {})
+    requests = dict(resources.get("requests") or {})
+    if wanted is not None and wanted in limits:
+        return resources
+    theirs = [name for name in {**limits, **requests} if _GPU.match(name)]
+    counts = [parse_quantity(str(limits.get(name, requests.get(name)))) for name in theirs]
+    for name in theirs:
+        limits.pop(name, None)
+        requests.pop(name, None)
+    if wanted is not None and (theirs or not resources.get("claims")):
+        limits[wanted] = str(int(max([Decimal(1), *counts])))
+    changed = {name: value for name, value in resources.items() if name not in ("limits", "requests")}
+    return changed | ({"limits": limits} if limits else {}) | ({"requests": requests} if requests else {})
+
+
+def _client(client: ClientImage, sandbox: Sandbox, port: int, volume: str, summary_bytes: int) -> Object:
+    amount = {"cpu": sandbox.load_client.cpu, "memory": sandbox.load_client.memory}
+    return {
+        "name": LOAD_CLIENT,
+        "image": client.name,
+        "imagePullPolicy": client.pull_policy,
+        # Without command: the image's entry point is slotune.
+        "args": ["trial", "--directory", DIRECTORY, "--port", str(port), "--summary-bytes", str(summary_bytes)],
+        "resources": {"limits": dict(amount), "requests": dict(amount)},
+        "securityContext": client_security(),
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [{"name": volume, "mountPath": DIRECTORY, "readOnly": True}],
+    }
+
+
+def _sources(spec: LlamaTrialSpec) -> list[Object]:
+    """The files below /slotune."""
+    field_path = f"metadata.annotations['{TRIAL_SPEC_ANNOTATION}']"
+    sources: list[Object] = [
+        {"downwardAPI": {"items": [{"path": "trial.json", "fieldRef": {"fieldPath": field_path}}]}}
+    ]
+    prompts, trace = spec.workload.prompts, spec.workload.load.trace
+    for kind, reference, path in (
+        ("configMap", prompts.config_map_key_ref, "prompts"),
+        ("secret", prompts.secret_key_ref, "prompts"),
+        ("configMap", None if trace is None else trace.config_map_key_ref, "trace"),
+    ):
+        if reference is not None:
+            sources.append({kind: {"name": reference.name, "items": [{"key": reference.key, "path": path}]}})
+    return sources
+
+
+def _one_trial_per_node(pod: Object) -> None:
+    """Two trials on one node share its memory and its bus, and would measure each other."""
+    affinity = dict(pod.get("affinity") or {})
+    apart = dict(affinity.get("podAntiAffinity") or {})
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    term = {
+        "labelSelector": {"matchExpressions": [{"key": TRIAL_LABEL, "operator": "Exists"}]},
+        "namespaceSelector": {},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    apart[required] = [*(apart.get(required) or []), term]
+    pod["affinity"] = affinity | {"podAntiAffinity": apart}
+
+
+def _free_name(name: str, volumes: Sequence[Mapping[str, Any]]) -> str:
+    taken = {volume.get("name") for volume in volumes}
+    return next(free for free in (name, *(f"{name}-{number}" for number in range(2, 1000))) if free not in taken)
+
+
+def _json(spec: LlamaTrialSpec) -> str:
+    return json.dumps(spec.to_manifest(), separators=(",", ":"))

@@ -1,0 +1,80 @@
+"""The environment that llama-server gets in a trial: the user's own, without flags and without secrets.
+
+Every flag stands in the trial's arguments, so its variable would be a second opinion; an API key would lock the load
+client out. What comes from a Secret is given only where ``sandbox.secretEnv`` names it. Variables that are no flag stay,
+for ``CUDA_...`` and ``GGML_...`` change what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from slotune.llama.flag_table import BY_ENV, ENV_PREFIX
+
+__all__ = ["server_environment"]
+
+Object = dict[str, Any]
+
+_LEFT_OUT_PREFIXES: Final = (ENV_PREFIX, "LLAMA_LOG_", "LLAMA_API_KEY", "LLAMA_OFFLINE", "LLAMA_CACHE", "AIP_")
+"""AIP_...: llama-server then listens elsewhere. What is left of its variables is HF_TOKEN, a secret."""
+
+
+def server_environment(
+    container: Mapping[str, Any],
+    secret_env: Sequence[str] = (),
+    config_maps: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[Object]:
+    """Entries for ``env``, in the order in which kubelet defines them.
+
+    Args:
+        container: llama-server's, as JSON has it.
+        secret_env: names of variables that may come from a Secret.
+        config_maps: data of the ConfigMaps of the namespace that ``envFrom`` names. Their keys are written out one by
+            one, because flags among them must not come along.
+    """
+    entries = [
+        *_from_config_maps(container, config_maps or {}),
+        *_from_secrets(container, secret_env),
+        *(dict(entry) for entry in _dicts(container.get("env"))),
+    ]
+    return [entry for entry in entries if _may_be_seen(entry, secret_env)]
+
+
+def _may_be_seen(entry: Mapping[str, Any], secret_env: Sequence[str]) -> bool:
+    name = str(entry.get("name"))
+    if name.startswith(_LEFT_OUT_PREFIXES):
+        return False
+    source = entry.get("valueFrom")
+    secret = name in BY_ENV or (isinstance(source, dict) and "secretKeyRef" in source)
+    return not secret or name in secret_env
+
+
+def _from_config_maps(container: Mapping[str, Any], data: Mapping[str, Mapping[str, str]]) -> list[Object]:
+    entries = []
+    for source in _dicts(container.get("envFrom")):
+        reference = source.get("configMapRef")
+        if isinstance(reference, dict):
+            name, prefix = str(reference.get("name")), str(source.get("prefix") or "")
+            for key in data.get(name, {}):
+                place = {"name": name, "key": key, "optional": True}
+                entries.append({"name": prefix + key, "valueFrom": {"configMapKeyRef": place}})
+    return entries
+
+
+def _from_secrets(container: Mapping[str, Any], secret_env: Sequence[str]) -> list[Object]:
+    """Each named variable out of the last Secret that may have it; which keys a Secret has is not looked up."""
+    stated = {str(entry.get("name")) for entry in _dicts(container.get("env"))}
+    sources: dict[str, Object] = {}
+    for source in _dicts(container.get("envFrom")):
+        reference = source.get("secretRef")
+        prefix = str(source.get("prefix") or "")
+        if isinstance(reference, dict):
+            for name in secret_env:
+                if name.startswith(prefix) and name not in stated:
+                    sources[name] = {"name": reference.get("name"), "key": name.removeprefix(prefix), "optional": True}
+    return [{"name": name, "valueFrom": {"secretKeyRef": place}} for name, place in sources.items()]
+
+
+def _dicts(value: Any) -> list[Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

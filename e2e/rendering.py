@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,8 @@ def comparable(item: Object) -> Object:
 
 
 def rules_of(objects: Sequence[Object], *kinds: str) -> list[dict[str, list[str]]]:
-    """Every rule of roles of those kinds that are bound to the operator."""
+    """Every rule of roles of those kinds that are bound to the operator, in an order of their own."""
     bindings = [it for it in objects if it["kind"].endswith("RoleBinding")]
     bound = {(it["roleRef"]["kind"], it["metadata"].get("namespace", ""), it["roleRef"]["name"]) for it in bindings}
     roles = [it for key, it in by_name(objects).items() if key in bound and it["kind"] in kinds]
-    return [rule for role in roles for rule in role["rules"]]
+    return sorted((rule for role in roles for rule in role["rules"]), key=json.dumps)

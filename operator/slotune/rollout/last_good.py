@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
-from slotune.api.v1alpha1 import API_VERSION, LlamaDeployment
+from slotune.api.v1alpha1 import LlamaDeployment
 from slotune.rollout.facts import template_digest
+from slotune.rollout.owned import owner_reference
 
 __all__ = ["LastGoodLostError", "record_name", "template_from_record", "template_record"]
 
@@ -67,15 +68,3 @@ def template_from_record(record: Mapping[str, Any] | None, name: str, digest: st
     if not isinstance(template, dict) or template_digest(template) != digest:
         raise LastGoodLostError(place, f"has another pod template than {digest}")
     return template
-
-
-def owner_reference(owner: LlamaDeployment) -> dict[str, Any]:
-    """Makes the cluster delete an object together with its LlamaDeployment."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": owner.kind,
-        "name": owner.metadata.name,
-        "uid": owner.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }

@@ -26,13 +26,22 @@ class Memory:
     rollout: RolloutRecord | None = None
     restore: RestoreIntent | None = None
     """Production is borrowed. Only :mod:`slotune.rollout.borrow` changes it."""
+    last_restored: str | None = None
+    """When production last got its GPU back."""
 
     @classmethod
     def from_status(cls, status: LlamaDeploymentStatus | None) -> Memory:
         """What the status remembers; nothing when there is none yet."""
         if status is None:
             return cls()
-        return cls(status.applied, status.last_good, status.refused_candidates, status.rollout, status.restore)
+        return cls(
+            applied=status.applied,
+            last_good=status.last_good,
+            refused=status.refused_candidates,
+            rollout=status.rollout,
+            restore=status.restore,
+            last_restored=status.last_restored,
+        )
 
     def for_status(self) -> dict[str, Any]:
         """Fields of :class:`LlamaDeploymentStatus` by name, for ``model_copy(update=...)``. None removes a field."""
@@ -42,6 +51,7 @@ class Memory:
             "refused_candidates": self.refused,
             "rollout": self.rollout,
             "restore": self.restore,
+            "last_restored": self.last_restored,
         }
 
     def with_record(self, **changes: Any) -> Memory:

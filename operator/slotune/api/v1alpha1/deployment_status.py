@@ -149,6 +149,8 @@ class RestoreIntent(StatusModel):
     """Its identity: another one of the same name is left alone."""
     resource_version: ShortText
     """Version that was seen."""
+    generation: Annotated[int, Field(ge=0)] | None = None
+    """Version of its spec that was seen: while it is the same, production was not scaled down yet."""
     replicas: Annotated[int, Field(ge=0)]
     """Replicas to give back."""
     template_digest: Digest
@@ -270,6 +272,8 @@ class LlamaDeploymentStatus(CommonStatus):
     """Candidates that were rolled back; they are not rolled out again by themselves."""
     restore: RestoreIntent | None = None
     """How to give production its GPU back, while it is borrowed."""
+    last_restored: Timestamp | None = None
+    """When production last got its GPU back; it is borrowed once per window."""
     progress: Progress | None = None
     """How far the search is."""
     environment: Environment | None = None

@@ -1,8 +1,8 @@
 """The environment that llama-server gets in a trial: the user's own, without flags and without secrets.
 
 Every flag stands in the trial's arguments, so its variable would be a second opinion; an API key would lock the load
-client out. What comes from a Secret is given only where ``sandbox.secretEnv`` names it. Variables that are no flag stay,
-for ``CUDA_...`` and ``GGML_...`` change what is measured.
+client out. What comes from a Secret is given only where ``sandbox.secretEnv`` names it. Variables that are no flag
+stay, for ``CUDA_...`` and ``GGML_...`` change what is measured.
 """
 
 from __future__ import annotations

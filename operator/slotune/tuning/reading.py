@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.api.v1alpha1.measurement import Measurement as MeasurementSpec
 from slotune.llama.candidate import Candidate
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
@@ -24,7 +25,7 @@ from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
 from slotune.verdict.promise import Promise
 
-__all__ = ["Reading", "Today", "measurement_of", "promise_of", "read_problem", "reading_of"]
+__all__ = ["Reading", "Today", "measurement_from", "measurement_of", "promise_of", "read_problem", "reading_of"]
 
 FORMAT = 1
 """Part of every trial's context: results of a slotune that measured differently are not reused."""
@@ -177,7 +178,11 @@ def promise_of(manifests: Manifests) -> Promise:
 
 def measurement_of(manifests: Manifests) -> Measurement:
     """The measurement settings as plain numbers."""
-    stated = manifests.deployment.spec.measurement
+    return measurement_from(manifests.deployment.spec.measurement)
+
+
+def measurement_from(stated: MeasurementSpec) -> Measurement:
+    """The measurement settings of a LlamaDeployment or a LlamaTrial as plain numbers."""
     field = "spec.measurement"
     return Measurement(
         confidence=float(parse_decimal(stated.confidence, f"{field}.confidence")),

@@ -16,7 +16,7 @@ from slotune.load.prompts import parse_prompts, read_prompts
 from slotune.load.recorded import parse_arrivals, read_arrivals
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["busiest_part", "demand_of"]
+__all__ = ["busiest_part", "demand_of", "demand_of_workload"]
 
 BUSY_WINDOW_S = 600.0
 """Ten minutes: long enough for a steady rate, short enough for a peak."""
@@ -31,17 +31,43 @@ def demand_of(manifests: Manifests) -> Demand:
         InputFileError: a prompt or trace file is missing or broken.
         InvalidInputError: the traffic contradicts itself.
     """
-    workload = manifests.workload
-    recorded = _recorded(manifests)
-    arrivals = _arrivals(workload, recorded)
-    prompts = _prompts(manifests)
-    synthetic = _synthetic(workload)
+    return demand_of_workload(
+        manifests.workload,
+        seed=manifests.deployment.spec.measurement.seed,
+        prompts=manifests.prompts,
+        trace=manifests.trace,
+        directory=manifests.directory,
+    )
+
+
+def demand_of_workload(
+    workload: LlamaWorkloadSpec,
+    *,
+    seed: int,
+    prompts: bytes | None,
+    trace: bytes | None,
+    directory: Path = Path(),
+) -> Demand:
+    """The demand with its estimates and its identity.
+
+    Args:
+        workload: the traffic as it is declared.
+        seed: of the sample that is kept of many prompts.
+        prompts: what the ConfigMap's or Secret's key holds that it names.
+        trace: what the ConfigMap's key holds that it names.
+        directory: files are named relative to it.
+
+    Raises:
+        InputFileError: a prompt or trace file is missing or broken.
+        InvalidInputError: the traffic contradicts itself.
+    """
+    recorded = _recorded(workload, trace, directory)
     demand = Demand(
         peak_rate=_peak_rate(workload, recorded),
         output_tokens=workload.output.tokens,
-        arrivals=arrivals,
-        synthetic=synthetic,
-        prompts=prompts,
+        arrivals=_arrivals(workload, recorded),
+        synthetic=_synthetic(workload),
+        prompts=_prompts(workload, prompts, seed, directory),
         ignore_eos=workload.output.ignore_eos,
         sampling=_sampling(workload.sampling),
     )
@@ -103,17 +129,17 @@ def _fullest(offsets_s: Sequence[float], window_s: float) -> tuple[int, int]:
     return best
 
 
-def _recorded(manifests: Manifests) -> Arrivals | None:
-    trace = manifests.workload.load.trace
+def _recorded(workload: LlamaWorkloadSpec, held: bytes | None, directory: Path) -> Arrivals | None:
+    trace = workload.load.trace
     if trace is None:
         return None
     if trace.file is not None:
-        return busiest_part(read_arrivals(_resolved(manifests.directory, trace.file.path)))
-    assert manifests.trace is not None
+        return busiest_part(read_arrivals(_resolved(directory, trace.file.path)))
+    assert held is not None
     assert trace.config_map_key_ref is not None
     reference = trace.config_map_key_ref
     source = f"ConfigMap/{reference.name} {reference.key}"
-    return busiest_part(parse_arrivals(manifests.trace.splitlines(), source=source))
+    return busiest_part(parse_arrivals(held.splitlines(), source=source))
 
 
 def _arrivals(workload: LlamaWorkloadSpec, recorded: Arrivals | None) -> Arrivals:
@@ -129,18 +155,17 @@ def _arrivals(workload: LlamaWorkloadSpec, recorded: Arrivals | None) -> Arrival
             return Arrivals("poisson")
 
 
-def _prompts(manifests: Manifests) -> tuple[Prompt, ...]:
-    prompts = manifests.workload.prompts
-    seed = manifests.deployment.spec.measurement.seed
+def _prompts(workload: LlamaWorkloadSpec, held: bytes | None, seed: int, directory: Path) -> tuple[Prompt, ...]:
+    prompts = workload.prompts
     if prompts.file is not None:
-        return read_prompts(_resolved(manifests.directory, prompts.file.path), seed=seed).prompts
+        return read_prompts(_resolved(directory, prompts.file.path), seed=seed).prompts
     reference = prompts.config_map_key_ref or prompts.secret_key_ref
     if reference is None:
         return ()
-    assert manifests.prompts is not None
+    assert held is not None
     kind = "ConfigMap" if prompts.config_map_key_ref is not None else "Secret"
     source = f"{kind}/{reference.name} {reference.key}"
-    return parse_prompts(manifests.prompts.splitlines(), source=source, seed=seed).prompts
+    return parse_prompts(held.splitlines(), source=source, seed=seed).prompts
 
 
 def _synthetic(workload: LlamaWorkloadSpec) -> SyntheticPrompts | None:

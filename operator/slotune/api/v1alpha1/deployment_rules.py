@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from slotune.api.quantities import parse_duration
 from slotune.api.rules import Breach, Rule, holds, needs
+from slotune.api.v1alpha1.measurement import Measurement
 
 __all__ = ["DEPLOYMENT_RULES", "SHORT_NAME"]
 
@@ -95,7 +96,7 @@ _CONTAINER_IS_IN_POD: Final = Rule(
     "must be the name of the container of template that is llama-server; only a pod with a single one can do without",
     ("template", "container"),
     _unnamed_container,
-    "!has(self.template) || (has(self.container) ? "
+    "!has(self.template) || self.template.spec.containers.size() == 0 || (has(self.container) ? "
     "self.template.spec.containers.exists(c, c.name == self.container) : self.template.spec.containers.size() == 1)",
     at="container",
 )
@@ -104,8 +105,8 @@ _TIMEOUT_BEYOND_TTFT: Final = holds(
     lambda it: parse_duration(it.measurement.request_timeout) > parse_duration(it.slo.ttft_p95),
     "must be longer than slo.ttftP95, or requests would be given up before they are late",
     ("slo", "measurement"),
-    "!has(self.measurement) || !has(self.measurement.requestTimeout) || "
-    "duration(self.measurement.requestTimeout) > duration(self.slo.ttftP95)",
+    "duration(has(self.measurement) && has(self.measurement.requestTimeout) ? self.measurement.requestTimeout : "
+    f"'{Measurement().request_timeout}') > duration(self.slo.ttftP95)",
     at="measurement.requestTimeout",
 )
 

@@ -225,6 +225,7 @@ def test_a_number_that_is_none_leaves_out_what_makes_no_sense_without_it():
         attribution=Attribution(0.1, 0.2, math.nan),
         latencies=Latencies(ttft_p50_s=math.nan, ttft_p95_s=0.5, ttft_quantiles_s=(0.1, math.nan, 0.3)),
         gpu_seconds=math.nan,
+        verdict=Verdict(Outcome.FAIL, "late", "TooManyViolations", 0.95, ttft_p95_s=1e9, ttft_p95_upper_s=math.inf),
     )
     back = result_of(through_the_api_server(result))
     assert back is not None

@@ -9,7 +9,7 @@ import enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["REASONS_OF", "ConditionType", "Reason"]
+__all__ = ["BAD_NEWS", "REASONS_OF", "ConditionType", "Reason"]
 
 
 class ConditionType(enum.StrEnum):
@@ -38,10 +38,13 @@ class Reason(enum.StrEnum):
     INVALID_SPEC = "InvalidSpec"  # the spec asks for what cannot be; the message names the field and the cure
     REFERENCE_NOT_FOUND = "ReferenceNotFound"  # something that the spec names is not there
     TARGET_CONFLICT = "TargetConflict"  # an older LlamaDeployment has the same target
+    INVALID_WORKLOAD = "InvalidWorkload"  # prompts or a recorded trace hold what cannot be sent
     REFUSED = "Refused"  # the user's server has a form whose flags cannot be known for certain
     MODEL_UNREADABLE = "ModelUnreadable"  # a weights file is missing, cut off or no GGUF file
     NO_CAPACITY = "NoCapacity"  # no node has the GPU class, or none was free for a trial for too long
     VERSION_SKEW = "VersionSkew"  # written for another version of slotune: apply its CRDs
+    FORBIDDEN = "Forbidden"  # slotune's role lacks a right that this spec needs
+    REFUSED_BY_CLUSTER = "RefusedByCluster"  # the API server or an admission rule refuses what slotune writes
     INTERNAL_ERROR = "InternalError"  # slotune failed in a way that is a defect of its own
 
     # the baseline
@@ -67,80 +70,129 @@ class Reason(enum.StrEnum):
     NOT_MEASURED = "NotMeasured"  # nothing is known of what serves
 
     # the way to production
-    RECOMMENDED = "Recommended"  # the recommendation stands; rollout.mode asks for no more
+    NO_RECOMMENDATION = "NoRecommendation"  # there is nothing to roll out
+    RECOMMENDED = "Recommended"  # the recommendation stands, which is all that rollout.mode asks for
+    RECOMMEND_ONLY = "RecommendOnly"  # rollout.mode is Recommend: nothing is written
     ALREADY_SERVING = "AlreadyServing"  # the answer is what serves already
-    SAVING_TOO_SMALL = "SavingTooSmall"  # it saves less than rollout.minSavingPercent, and what serves keeps the SLO
+    SAVES_TOO_LITTLE = "SavesTooLittle"  # less than rollout.minSavingPercent, and what serves keeps the SLO
     AWAITING_APPROVAL = "AwaitingApproval"  # rollout.approvedCandidate does not name it yet
     STALE_APPROVAL = "StaleApproval"  # rollout.approvedCandidate names an older recommendation
-    ROLLING_OUT = "RollingOut"  # production is being changed
+    BORROWED = "Borrowed"  # production's GPU is lent to a trial
+    SCALED_TO_ZERO = "ScaledToZero"  # the Deployment has no replicas, so nothing can be replaced or seen
+    DEPLOYMENT_NOT_FOUND = "DeploymentNotFound"  # it is not there yet
+    DEPLOYMENT_IS_DELETED = "DeploymentIsDeleted"  # it is going away
+    DEPLOYMENT_PAUSED = "DeploymentPaused"  # somebody paused it
+    PRODUCTION_NOT_READY = "ProductionNotReady"  # a change of somebody else's is under way
+    FIELD_OWNED_BY_OTHER = "FieldOwnedByOther"  # another manager owns the fields that would change
+    WOULD_DEADLOCK = "WouldDeadlock"  # no GPU is spare, so new pods would wait for ever
+    NEEDS_DOWNTIME = "NeedsDowntime"  # nobody would be served for a while, which is not allowed
     DRAINING = "Draining"  # servers finish their answers before they are replaced
+    DEFERRED = "Deferred"  # running answers were not cut; it is tried again
+    PODS_BUSY = "PodsBusy"  # answers still ran when drain.timeout ended
+    IDLE_CHECK_FAILED = "IdleCheckFailed"  # nobody could see whether answers still run
+    APPLYING = "Applying"  # the change is sent
+    ROLLING_OUT = "RollingOut"  # production is being changed
+    PODS_STARTING = "PodsStarting"  # new pods load their model
     VERIFYING = "Verifying"  # production has it and is watched
     ROLLED_OUT = "RolledOut"  # production has it, and it held while it was watched
-    ROLLED_BACK = "RolledBack"  # it did not hold in production; what served before serves again
-    WOULD_DEADLOCK = "WouldDeadlock"  # no GPU is spare and downtime is not allowed
-    FIELD_OWNED_BY_OTHER = "FieldOwnedByOther"  # another manager owns the fields that would change
-    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"  # new pods were not ready in time
     VERIFICATION_INCONCLUSIVE = "VerificationInconclusive"  # production showed too little to judge by
-    NO_ANSWER = "NoAnswer"  # there is nothing to roll out
+    NOT_READY = "NotReady"  # new pods were not ready in time
+    SLO_MISSED = "SLOMissed"  # production missed the SLO while it was watched
+    CHANGED_BY_OTHER = "ChangedByOther"  # somebody changed the pods meanwhile
+    REVERTED_BY_OTHER = "RevertedByOther"  # somebody put the old pods back, again and again
+    ROLLING_BACK = "RollingBack"  # what served before is put back
+    ROLLED_BACK = "RolledBack"  # it did not hold in production; what served before serves again
+    CANDIDATE_ROLLED_BACK = "CandidateRolledBack"  # it was rolled back once and is not tried again by itself
+    NOTHING_TO_GO_BACK_TO = "NothingToGoBackTo"  # it did not hold, and nothing is known that served before
+    LAST_GOOD_UNHEALTHY = "LastGoodUnhealthy"  # what served before was put back and is not ready either
+    HALTED = "Halted"  # a person has to look
 
 
-_STALLING: Final = (
+_UNRESOLVED: Final = (
     Reason.INVALID_SPEC,
     Reason.REFERENCE_NOT_FOUND,
     Reason.TARGET_CONFLICT,
+    Reason.INVALID_WORKLOAD,
     Reason.REFUSED,
     Reason.MODEL_UNREADABLE,
-    Reason.NO_CAPACITY,
     Reason.VERSION_SKEW,
-    Reason.INTERNAL_ERROR,
-    Reason.BASELINE_DOES_NOT_START,
+)
+_UNANSWERED: Final = (
     Reason.INFEASIBLE,
     Reason.BUDGET_EXHAUSTED,
     Reason.INCONCLUSIVE,
     Reason.MEASUREMENTS_INVALID,
+)
+_ROLLOUT_STALLED: Final = (
     Reason.STALE_APPROVAL,
-    Reason.WOULD_DEADLOCK,
+    Reason.DEPLOYMENT_PAUSED,
     Reason.FIELD_OWNED_BY_OTHER,
-    Reason.PROGRESS_DEADLINE_EXCEEDED,
+    Reason.WOULD_DEADLOCK,
+    Reason.NEEDS_DOWNTIME,
     Reason.VERIFICATION_INCONCLUSIVE,
+    Reason.NOT_READY,
+    Reason.SLO_MISSED,
+    Reason.CHANGED_BY_OTHER,
+    Reason.REVERTED_BY_OTHER,
     Reason.ROLLED_BACK,
+    Reason.CANDIDATE_ROLLED_BACK,
+    Reason.NOTHING_TO_GO_BACK_TO,
+    Reason.LAST_GOOD_UNHEALTHY,
+    Reason.RECOMMEND_ONLY,  # a change is to be taken back, and may not be written
+    Reason.HALTED,
 )
-_WORKING: Final = (
-    Reason.PROGRESSING,
-    Reason.MEASURING,
-    Reason.SEARCHING,
-    Reason.CONFIRMING,
-    Reason.EXPLAINING,
-    Reason.ROLLING_OUT,
+_STALLING: Final = (
+    *_UNRESOLVED,
+    Reason.NO_CAPACITY,
+    Reason.FORBIDDEN,
+    Reason.REFUSED_BY_CLUSTER,
+    Reason.INTERNAL_ERROR,
+    Reason.BASELINE_DOES_NOT_START,
+    *_UNANSWERED,
+    *_ROLLOUT_STALLED,
+)
+_STAGES: Final = (Reason.PROGRESSING, Reason.MEASURING, Reason.SEARCHING, Reason.CONFIRMING, Reason.EXPLAINING)
+_ROLLOUT_WORKING: Final = (
+    Reason.BORROWED,
+    Reason.SCALED_TO_ZERO,
+    Reason.DEPLOYMENT_NOT_FOUND,
+    Reason.DEPLOYMENT_IS_DELETED,
+    Reason.PRODUCTION_NOT_READY,
     Reason.DRAINING,
+    Reason.DEFERRED,
+    Reason.PODS_BUSY,
+    Reason.IDLE_CHECK_FAILED,
+    Reason.APPLYING,
+    Reason.ROLLING_OUT,
+    Reason.PODS_STARTING,
     Reason.VERIFYING,
+    Reason.ROLLING_BACK,
 )
+_ROLLOUT_DONE: Final = (
+    Reason.RECOMMEND_ONLY,
+    Reason.ALREADY_SERVING,
+    Reason.SAVES_TOO_LITTLE,
+    Reason.ROLLED_OUT,
+)
+
+BAD_NEWS: Final = frozenset(_STALLING) - {Reason.RECOMMEND_ONLY}
+"""Reasons that warn whichever condition gives them."""
 
 REASONS_OF: Final = MappingProxyType(
     {
         ConditionType.READY: (
             Reason.PENDING,
             Reason.SUSPENDED,
-            Reason.RECOMMENDED,
-            Reason.ALREADY_SERVING,
-            Reason.SAVING_TOO_SMALL,
-            Reason.ROLLED_OUT,
             Reason.AWAITING_APPROVAL,
-            *_WORKING,
+            Reason.RECOMMENDED,
+            *_ROLLOUT_DONE,
+            *_STAGES,
+            *_ROLLOUT_WORKING,
             *_STALLING,
         ),
-        ConditionType.RECONCILING: _WORKING,
+        ConditionType.RECONCILING: (*_STAGES, *_ROLLOUT_WORKING),
         ConditionType.STALLED: _STALLING,
-        ConditionType.TARGET_RESOLVED: (
-            Reason.PENDING,
-            Reason.RESOLVED,
-            Reason.INVALID_SPEC,
-            Reason.REFERENCE_NOT_FOUND,
-            Reason.TARGET_CONFLICT,
-            Reason.REFUSED,
-            Reason.MODEL_UNREADABLE,
-            Reason.VERSION_SKEW,
-        ),
+        ConditionType.TARGET_RESOLVED: (Reason.PENDING, Reason.RESOLVED, *_UNRESOLVED),
         ConditionType.BASELINE_MEASURED: (
             Reason.PENDING,
             Reason.MEASURING,
@@ -149,18 +201,7 @@ REASONS_OF: Final = MappingProxyType(
             Reason.MEASUREMENT_AT_FAULT,
             Reason.NOT_MEASURED,
         ),
-        ConditionType.SEARCH_COMPLETED: (
-            Reason.PENDING,
-            Reason.MEASURING,
-            Reason.SEARCHING,
-            Reason.CONFIRMING,
-            Reason.EXPLAINING,
-            Reason.FOUND,
-            Reason.INFEASIBLE,
-            Reason.BUDGET_EXHAUSTED,
-            Reason.INCONCLUSIVE,
-            Reason.MEASUREMENTS_INVALID,
-        ),
+        ConditionType.SEARCH_COMPLETED: (Reason.PENDING, *_STAGES, Reason.FOUND, *_UNANSWERED),
         ConditionType.SLO_MET: (
             Reason.PENDING,
             Reason.SERVING_KEEPS_SLO,
@@ -173,21 +214,12 @@ REASONS_OF: Final = MappingProxyType(
         ),
         ConditionType.ROLLED_OUT: (
             Reason.PENDING,
-            Reason.RECOMMENDED,
-            Reason.ALREADY_SERVING,
-            Reason.SAVING_TOO_SMALL,
+            Reason.SUSPENDED,
+            Reason.NO_RECOMMENDATION,
             Reason.AWAITING_APPROVAL,
-            Reason.STALE_APPROVAL,
-            Reason.ROLLING_OUT,
-            Reason.DRAINING,
-            Reason.VERIFYING,
-            Reason.ROLLED_OUT,
-            Reason.ROLLED_BACK,
-            Reason.WOULD_DEADLOCK,
-            Reason.FIELD_OWNED_BY_OTHER,
-            Reason.PROGRESS_DEADLINE_EXCEEDED,
-            Reason.VERIFICATION_INCONCLUSIVE,
-            Reason.NO_ANSWER,
+            *_ROLLOUT_DONE,
+            *_ROLLOUT_WORKING,
+            *_ROLLOUT_STALLED,
         ),
     }
 )

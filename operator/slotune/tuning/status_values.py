@@ -34,7 +34,8 @@ _LONGEST_WORD = 128
 _MOST = 2**63 - 1
 """JSON has no bound for integers, the API server's are 64 bits long."""
 _CUT = "…"
-_A_CENTURY_S = 3.2e9
+_TEN_YEARS_S = 3.1e8
+"""About the longest duration that the API takes."""
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
@@ -72,7 +73,7 @@ def money(amount: Decimal | None) -> str | None:
 
 def wait(seconds: float | None) -> str | None:
     """A latency as a duration, to the millisecond: ``620ms``; None when it is none."""
-    if seconds is None or not 0 <= seconds < _A_CENTURY_S:  # no NaN passes either
+    if seconds is None or not 0 <= seconds < _TEN_YEARS_S:  # no NaN passes either
         return None
     return format_duration(seconds)
 

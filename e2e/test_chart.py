@@ -155,7 +155,7 @@ def test_in_named_namespaces_nothing_outside_of_them_is_written(rendering: Rende
     assert roles == {("Role", team, name) for team in ("team-a", "team-b") for name in ("slotune", "slotune-rollout")}
     assert operator_args(objects)[-4:] == ["--namespace", "team-a", "--namespace", "team-b"]
     reads = {it for rule in rules_of(objects, "ClusterRole") for it in rule["resources"]}
-    assert reads == {"gpuclasses", "nodes", "customresourcedefinitions"}
+    assert reads == {"gpuclasses", "nodes"}
 
 
 def test_a_role_holds_nothing_that_belongs_to_no_namespace(rendering: Rendering) -> None:

@@ -12,7 +12,7 @@ from tests.chart.reading import CHART, CONFIG, chart_rules, documents, one, righ
 
 TEMPLATES = sorted((CHART / "templates").iterdir())
 BASE = ["operator", "cluster"]
-ALL = [*BASE, "rollout", "secrets"]
+ALL = [*BASE, "wide", "rollout", "secrets"]
 READING = {"get", "list", "watch"}
 CLUSTER_SCOPED = {"gpuclasses", "gpuclasses/status", "nodes", "customresourcedefinitions"}
 
@@ -44,9 +44,9 @@ def test_the_base_grants_what_the_chart_grants(ours: str, theirs: str) -> None:
 
 
 def test_the_base_works_in_all_namespaces_so_it_also_fills_the_status_of_gpu_classes() -> None:
-    *reading, writing = base_role("slotune-cluster")
-    assert reading == chart_rules("cluster")
-    assert set(rights([writing])) == {("slotune.dev", "gpuclasses/status", "patch")}
+    assert base_role("slotune-cluster") == chart_rules("cluster") + chart_rules("wide")
+    writes = {(resource, verb) for _, resource, verb in allowed("wide") if verb not in READING}
+    assert writes == {("gpuclasses/status", "patch")}
 
 
 def test_without_more_permissions_production_cannot_be_written() -> None:
@@ -57,6 +57,11 @@ def test_without_more_permissions_production_cannot_be_written() -> None:
 def test_what_belongs_to_no_namespace_is_only_read() -> None:
     assert {resource for _, resource, _ in allowed("operator")} & CLUSTER_SCOPED == set()
     assert {verb for _, _, verb in allowed("cluster")} <= READING
+
+
+def test_what_people_wrote_is_never_deleted() -> None:
+    gone = {resource for _, resource, verb in allowed(*ALL) if verb == "delete"}
+    assert gone == {"jobs", "llamatrials"}
 
 
 def test_secrets_are_read_only_by_the_names_that_were_given() -> None:

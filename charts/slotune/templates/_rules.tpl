@@ -10,7 +10,7 @@
 # The memory of a search.
 - apiGroups: [slotune.dev]
   resources: [llamatrials]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [slotune.dev]
   resources: [llamadeployments/status, llamatrials/status, llamaworkloads/status]
   verbs: [patch]
@@ -18,13 +18,14 @@
 - apiGroups: [slotune.dev]
   resources: [llamadeployments/finalizers, llamatrials/finalizers]
   verbs: [update]
-# A trial is a Job, closed in by a NetworkPolicy; its result comes back over the pod's log.
+# A trial is a Job, closed in by a NetworkPolicy; its result comes back over the pod's log. What belongs to a trial goes
+# with it by the garbage collector, so only the two that end early are ever deleted.
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, create, patch, delete]
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list]
@@ -34,7 +35,7 @@
 # Read: prompts, traces and settings of servers. Written: records of trials, and the patch that is ready to be applied.
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, create, patch, delete]
+  verbs: [get, create, patch]
 # What serves today, and who else scales it. Changing it is a role of its own.
 - apiGroups: [apps]
   resources: [deployments]
@@ -45,9 +46,10 @@
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [get, list]
+# Written: one at each transition. Read: why the pod of a trial does not start.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [list, create]
 {{- end }}
 
 {{/* permissions.deployments: Write. Deleting is left to the garbage collector, by owner references. */}}
@@ -76,9 +78,16 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
-# To say so when a definition is older than the operator.
+{{- end }}
+
+{{/* Beside these in all namespaces, where writing what belongs to none is no step across a border. */}}
+{{- define "slotune.rules.wide" -}}
+# How many nodes of a class there are. With watchNamespaces nothing outside of them is written, so it stays empty.
+- apiGroups: [slotune.dev]
+  resources: [gpuclasses/status]
+  verbs: [patch]
+# kopf follows definitions, so that the operator may be there before them.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
-  resourceNames: [gpuclasses.slotune.dev, llamadeployments.slotune.dev, llamatrials.slotune.dev, llamaworkloads.slotune.dev]
-  verbs: [get]
+  verbs: [list, watch]
 {{- end }}

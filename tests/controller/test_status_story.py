@@ -159,6 +159,13 @@ def test_infeasible_is_stalled_with_the_constraint_that_binds_and_production_unt
     assert nearest.candidate_hash == candidate_hash(BETTER)
 
 
+def test_faulty_measurements_bind_nothing():
+    told = ALL["invalid"]()
+    assert binding_of(told.problem, told.decision, list(told.results)) is None
+    said = claims_of(told.problem, told.decision, list(told.results), serving=served(told.problem))
+    assert "ClientLate" in said["Stalled"].message
+
+
 def test_a_budget_that_ends_without_an_answer_says_what_to_raise():
     asked, decision, results = search({BASE: 0.1, BETTER: 7.0}, budget=Budget(gpu_seconds=30, trials=1))
     said = claims_of(asked, decision, results, serving=served(asked))

@@ -29,7 +29,7 @@ MOST: Final = 16
 
 _ONLY_WHILE_TRUE: Final = frozenset({ConditionType.RECONCILING, ConditionType.STALLED})
 _ORDER: Final = {kind.value: place for place, kind in enumerate(ConditionType)}
-_NOT_LOOKED_AT: Final = "not looked at yet"
+_NOT_LOOKED_AT: Final = "Not looked at yet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,18 +63,18 @@ def baseline_measured(problem: Problem, decision: Decision | None, results: Sequ
     standing = _standing(problem, results, problem.baseline)
     owed = problem.demand.peak_rate / problem.replicas_today
     if (failed := _start_that_failed(standing)) is not None:
-        words = f"what runs today did not start in a trial: {said_in_public(failed.verdict.reason)}"
+        words = f"What runs today did not start in a trial: {said_in_public(failed.verdict.reason)}"
         return Claim.false(kind, Reason.BASELINE_DOES_NOT_START, words)
     if (result := _verdict_at(standing, owed)) is not None:
-        return Claim.true(kind, Reason.MEASURED, f"what runs today, {today}, {_verdict_words(problem, result)}")
+        return Claim.true(kind, Reason.MEASURED, f"What runs today, {today}, {_verdict_words(problem, result)}")
     if standing.set_aside:
-        words = f"its measurements were at fault: {said_in_public(standing.set_aside[-1].verdict.reason)}"
+        words = f"Its measurements were at fault: {said_in_public(standing.set_aside[-1].verdict.reason)}"
         return Claim.false(kind, Reason.MEASUREMENT_AT_FAULT, words)
     if decision is None and problem.baseline in problem.candidates:
-        return Claim.unknown(kind, Reason.MEASURING, f"what runs today, {today}, is measured first")
+        return Claim.unknown(kind, Reason.MEASURING, f"What runs today, {today}, is measured first")
     ruled_out = next((p.reason for p in problem.pruned if p.candidate == problem.baseline), "")
     words = ruled_out or "the search ended before it was measured at today's replicas"
-    return Claim.false(kind, Reason.NOT_MEASURED, f"what runs today was not measured: {words}")
+    return Claim.false(kind, Reason.NOT_MEASURED, f"What runs today was not measured: {words}")
 
 
 def slo_met(
@@ -86,7 +86,7 @@ def slo_met(
         words = decision.reason if binding is None else binding.message
         return Claim.false(ConditionType.SLO_MET, Reason.INFEASIBLE, sentence(words))
     if serving is None or serving.replicas < 1:
-        words = "what serves was not measured against this promise" if serving is None else "nothing serves"
+        words = "What serves was not measured against this promise" if serving is None else "Nothing serves"
         return Claim.unknown(ConditionType.SLO_MET, Reason.NOT_MEASURED, words)
     return _judged(problem, decision, results, serving)
 
@@ -98,9 +98,9 @@ def failed_start(problem: Problem, results: Sequence[TrialResult], candidate: Ca
 
 def _judged(problem: Problem, decision: Decision | None, results: Sequence[TrialResult], serving: Serving) -> Claim:
     kind, label = ConditionType.SLO_MET, settings_label(serving.candidate, problem.baseline)
-    what = f"what serves, {machines(serving.replicas, serving.candidate)} with {label}"
+    what = f"What serves, {machines(serving.replicas, serving.candidate)} with {label}"
     if serving.candidate == problem.baseline:
-        what = f"what serves, {machines(serving.replicas, serving.candidate)} as before"
+        what = f"What serves, {machines(serving.replicas, serving.candidate)} as before"
     standing, owed = _standing(problem, results, serving.candidate), problem.demand.peak_rate / serving.replicas
     keeps, seen = _keeps(standing, owed), _verdict_at(standing, owed)
     if keeps:

@@ -19,7 +19,7 @@ from slotune.llama.candidate import Candidate
 from slotune.report.reasons import reason_groups
 from slotune.report.redaction import said_in_public, without_secrets
 from slotune.report.standing import cost_of, currency_of, replicas_at, today_of
-from slotune.search.decision import Choice, Decision, Step
+from slotune.search.decision import Choice, Decision, DecisionKind, Step
 from slotune.search.knowledge import Knowledge
 from slotune.search.problem import Problem
 from slotune.search.trial import TrialResult
@@ -99,8 +99,8 @@ def nearest_of(problem: Problem, decision: Decision, *, trials: Names = _NO_NAME
 
 
 def binding_of(problem: Problem, decision: Decision, results: Sequence[TrialResult]) -> Explanation | None:
-    """What stands in the way, with what it would take; None when there is an answer, or nothing binds."""
-    if decision.choice is not None:
+    """What stands in the way, with what it would take; None when there is an answer, or nothing is known to bind."""
+    if decision.choice is not None or decision.kind is DecisionKind.INVALID:
         return None
     code, words = decision.binding_constraint, decision.binding_reason
     if code is None:

@@ -77,11 +77,11 @@ def rollout_news(step: RolloutStep) -> RolloutNews:
 def without_rollout(problem: Problem, decision: Decision | None, serving: Serving | None) -> RolloutNews:
     """Where nobody plans a rollout: nothing is written, and an answer that serves already counts as rolled out."""
     if decision is None or decision.choice is None:
-        words = "there is no answer yet" if decision is None else "there is no answer: production stays as it is"
+        words = "There is no answer yet" if decision is None else "There is no answer: production stays as it is"
         return RolloutNews("Settled", Claim.false(T.ROLLED_OUT, Reason.NO_RECOMMENDATION, words), "Pending")
     choice = decision.choice
     if serving == Serving(choice.candidate, choice.replicas):
-        claim = Claim.true(T.ROLLED_OUT, Reason.ALREADY_SERVING, "the answer is what serves already")
+        claim = Claim.true(T.ROLLED_OUT, Reason.ALREADY_SERVING, "The answer is what serves already")
         return RolloutNews("Settled", claim, "Tuned")
     claim = Claim.false(T.ROLLED_OUT, Reason.RECOMMEND_ONLY, "rollout.mode is Recommend: nothing is written")
     return RolloutNews("Settled", claim, "Recommended")
@@ -121,7 +121,7 @@ def search_claims(
     if suspended and not (answered and news.state == "Settled"):
         return (*claims, *_pausing(Reason.SUSPENDED, "spec.suspend is true: nothing is started, production stays"))
     if decision is None:
-        return (*claims, *_working(_stage(purpose), doing or "the next trial is chosen"))
+        return (*claims, *_working(_stage(purpose), doing or "The next trial is chosen"))
     if not answered:
         return (*claims, *_stalled(*_without_answer(problem, decision, results)))
     return (*claims, *_on_the_way(news, answer_of(problem, decision).headline))
@@ -181,7 +181,7 @@ def _on_the_way(news: RolloutNews, headline: str) -> tuple[Claim, ...]:
 
 def _search_completed(problem: Problem, decision: Decision | None, purpose: Purpose | None, doing: str) -> Claim:
     if decision is None:
-        return Claim.false(T.SEARCH_COMPLETED, _stage(purpose), doing or "trials are under way")
+        return Claim.false(T.SEARCH_COMPLETED, _stage(purpose), doing or "Trials are under way")
     reason = {
         DecisionKind.FOUND: Reason.FOUND,
         DecisionKind.INFEASIBLE: Reason.INFEASIBLE,

@@ -56,6 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_engine(commands)
     _add_crds(commands)
+    _add_trial(commands)
+    _add_survey(commands)
     return parser
 
 
@@ -165,6 +167,40 @@ def _add_crds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     crds.set_defaults(run=_crds)
 
 
+def _add_trial(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    trial = commands.add_parser(
+        "trial",
+        help="measure the server beside this container; the operator starts it",
+        description="The load client of a trial's pod: measures the llama-server on this pod's own address as the "
+        "mounted trial says, and reports on standard output. Made for the operator, not for people.",
+    )
+    trial.add_argument("--directory", type=_folder, required=True, metavar="DIR", help="where the trial is mounted")
+    trial.add_argument("--port", type=int, default=8080, metavar="N", help="port of the server (%(default)s)")
+    trial.add_argument(
+        "--summary-bytes", type=int, default=4096, metavar="N", help="size of the termination message (%(default)s)"
+    )
+    trial.add_argument(
+        "--termination-log", type=Path, default=Path("/dev/termination-log"), metavar="FILE", help="(%(default)s)"
+    )
+    trial.set_defaults(run=_trial)
+
+
+def _add_survey(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    survey = commands.add_parser(
+        "survey",
+        help="read the headers of model files; the operator starts it",
+        description="Read what memory and speed depend on from the headers of mounted GGUF files, and report on "
+        "standard output. Made for the operator, not for people.",
+    )
+    survey.add_argument(
+        "--model", action="append", required=True, metavar="NAME=PATH", help="a model variant and its file; repeatable"
+    )
+    survey.add_argument(
+        "--inside-image", action="append", default=[], metavar="NAME", help="a variant that no volume holds; repeatable"
+    )
+    survey.set_defaults(run=_survey)
+
+
 def _manifest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
@@ -256,6 +292,18 @@ def _export(args: argparse.Namespace) -> int:
     from slotune.commands.export import export
 
     return export(args.directory, args.format, args.deployment, args.container)
+
+
+def _trial(args: argparse.Namespace) -> int:
+    from slotune.commands.trial import trial
+
+    return trial(args.directory, port=args.port, summary_bytes=args.summary_bytes, termination_log=args.termination_log)
+
+
+def _survey(args: argparse.Namespace) -> int:
+    from slotune.commands.survey import survey
+
+    return survey(args.model, args.inside_image)
 
 
 def _engine_serve(arguments: list[str]) -> int:

@@ -37,13 +37,23 @@ __all__ = [
     "client_security",
     "network_policy",
     "pod_base",
+    "server_security",
     "trial_job",
+    "without_gpu",
 ]
 
 Object = dict[str, Any]
 
 TRIAL_SPEC_ANNOTATION: Final = "slotune.dev/trial-spec"
 """On a trial's pod: its spec as JSON, which the client reads as a file."""
+OWN_LABELS: Final = {"sidecar.istio.io/inject": "false"}
+OWN_ANNOTATIONS: Final = {
+    "sidecar.istio.io/inject": "false",
+    "linkerd.io/inject": "disabled",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""No mesh beside the server: it would measure itself, and a Job would wait for it. No move in the middle of a trial."""
 _ANNOTATIONS_LIMIT: Final = 250_000
 """Bytes; Kubernetes allows 256 KiB for all annotations of an object."""
 
@@ -56,10 +66,10 @@ GRACE_S: Final = 10
 """llama-server ignores SIGTERM while it loads, and has nothing to drain here."""
 TTL_S: Final = 86_400
 """A day after its end: only a safety net, the operator reads the result and deletes the Job long before."""
-_PULL_ALLOWANCE_S: Final = 1800
-_INIT_ALLOWANCE_S: Final = 3600
+PULL_ALLOWANCE_S: Final = 1800
+INIT_ALLOWANCE_S: Final = 3600
 """An init container may fetch a model of 50 GB."""
-_MARGIN_S: Final = 600
+MARGIN_S: Final = 600
 
 _GPU: Final = re.compile(
     r"^(nvidia\.com/(gpu|mig-)|amd\.com/(gpu|.*_)|gpu\.intel\.com/|intel\.com/gpu|habana\.ai/|google\.com/tpu|[^/]+/gpu$)"
@@ -127,8 +137,8 @@ def trial_job(
     pod["volumes"] = [*pod["volumes"], {"name": volume, "projected": {"sources": _sources(spec)}}]
     containers = len(pod["initContainers"]) + 1
     pod["containers"] = [_client(client, sandbox, server.port, volume, summary_limit(containers))]
-    fetch_s = _INIT_ALLOWANCE_S if kept.init_containers else 0
-    pod["activeDeadlineSeconds"] = math.ceil(_PULL_ALLOWANCE_S + fetch_s + startup_s + measuring_s)
+    fetch_s = INIT_ALLOWANCE_S if kept.init_containers else 0
+    pod["activeDeadlineSeconds"] = math.ceil(PULL_ALLOWANCE_S + fetch_s + startup_s + measuring_s)
     _one_trial_per_node(pod)
     labels = {
         MANAGED_BY_LABEL: MANAGED_BY,
@@ -160,7 +170,7 @@ def trial_job(
             "completions": 1,
             "parallelism": 1,
             # Only for a pod that kubelet never ends: this one deletes the pod, and with it all that it says.
-            "activeDeadlineSeconds": math.ceil(pod["activeDeadlineSeconds"] + waiting_s + _MARGIN_S),
+            "activeDeadlineSeconds": math.ceil(pod["activeDeadlineSeconds"] + waiting_s + MARGIN_S),
             "ttlSecondsAfterFinished": TTL_S,
             "podReplacementPolicy": "Failed",
             # The scheduler deletes a pod that it preempts: so the Job still says afterwards that it was a disruption.
@@ -169,15 +179,8 @@ def trial_job(
             },
             "template": {
                 "metadata": {
-                    "labels": labels | {SANDBOX_LABEL: "trial", "sidecar.istio.io/inject": "false"},
-                    "annotations": kept.annotations
-                    | {
-                        TRIAL_SPEC_ANNOTATION: _json(spec),
-                        "sidecar.istio.io/inject": "false",
-                        "linkerd.io/inject": "disabled",
-                        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-                        "karpenter.sh/do-not-disrupt": "true",
-                    },
+                    "labels": labels | OWN_LABELS | {SANDBOX_LABEL: "trial"},
+                    "annotations": kept.annotations | OWN_ANNOTATIONS | {TRIAL_SPEC_ANNOTATION: _json(spec)},
                 },
                 "spec": pod,
             },
@@ -260,6 +263,19 @@ def client_security() -> Object:
     }
 
 
+def server_security(stated: Object) -> Object:
+    """What Pod Security "restricted" asks for where the user says nothing; which user it runs as is the image's."""
+    added = set((stated.get("capabilities") or {}).get("add") or [])
+    if stated.get("privileged") or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & added:
+        return stated  # the API server refuses the contradiction
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} | stated
+
+
+def without_gpu(resources: Object) -> Object:
+    """The same resources without GPUs and device claims."""
+    return _without({name: value for name, value in resources.items() if name != "claims"}, _GPU)
+
+
 def _check(trial: LlamaTrial, template: Mapping[str, Any]) -> None:
     prompts, trace = trial.spec.workload.prompts, trial.spec.workload.load.trace
     if prompts.file is not None or (trace is not None and trace.file is not None):
@@ -290,16 +306,8 @@ def _server(kept: KeptTemplate, server: TrialServer, gpu_class: GPUClass, startu
     # The last lines of a server that failed outlive its log.
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["resources"] = _on_class(container.get("resources") or {}, gpu_class)
-    container["securityContext"] = _server_security(container.get("securityContext") or {})
+    container["securityContext"] = server_security(container.get("securityContext") or {})
     return container
-
-
-def _server_security(stated: Object) -> Object:
-    """What Pod Security "restricted" asks for where the user says nothing; which user it runs as is the image's."""
-    added = set((stated.get("capabilities") or {}).get("add") or [])
-    if stated.get("privileged") or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & added:
-        return stated  # the API server refuses the contradiction
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} | stated
 
 
 def _on_class(resources: Object, gpu_class: GPUClass) -> Object:
@@ -309,15 +317,20 @@ def _on_class(resources: Object, gpu_class: GPUClass) -> Object:
     requests = dict(resources.get("requests") or {})
     if wanted is not None and wanted in limits:
         return resources
-    theirs = [name for name in {**limits, **requests} if _GPU.match(name)]
-    counts = [parse_quantity(str(limits.get(name, requests.get(name)))) for name in theirs]
-    for name in theirs:
-        limits.pop(name, None)
-        requests.pop(name, None)
-    if wanted is not None and (theirs or not resources.get("claims")):
-        limits[wanted] = str(int(max([Decimal(1), *counts])))
-    changed = {name: value for name, value in resources.items() if name not in ("limits", "requests")}
-    return changed | ({"limits": limits} if limits else {}) | ({"requests": requests} if requests else {})
+    counts = [parse_quantity(str(amount)) for name, amount in {**requests, **limits}.items() if _GPU.match(name)]
+    changed = _without(resources, _GPU)
+    if wanted is not None and (counts or not resources.get("claims")):
+        changed["limits"] = {**changed.get("limits", {}), wanted: str(int(max([Decimal(1), *counts])))}
+    return changed
+
+
+def _without(resources: Object, names: re.Pattern[str]) -> Object:
+    changed = dict(resources)
+    for kind in ("limits", "requests"):
+        kept = {name: amount for name, amount in (changed.pop(kind, None) or {}).items() if not names.match(name)}
+        if kept:
+            changed[kind] = kept
+    return changed
 
 
 def _client(client: ClientImage, sandbox: Sandbox, port: int, volume: str, summary_bytes: int) -> Object:

@@ -1,0 +1,156 @@
+"""The Job that looks at the model files before anything is measured: where they are, what they are, who serves them.
+
+The same pod as a trial's, without a GPU, so the user's init containers fetch the model as they will in a trial, and a
+path that is wrong is known after seconds instead of after the first failed trial. slotune's own image reads the headers
+through the server's mounts; the server's image says its version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SANDBOX_LABEL, SURVEY_LABEL
+from slotune.api.quantities import parse_duration
+from slotune.api.v1alpha1.gpu_class import GPUClass
+from slotune.api.v1alpha1.sandbox import Sandbox
+from slotune.sandbox.job import (
+    INIT_ALLOWANCE_S,
+    MARGIN_S,
+    OWN_ANNOTATIONS,
+    OWN_LABELS,
+    PULL_ALLOWANCE_S,
+    TTL_S,
+    ClientImage,
+    TrialServer,
+    client_security,
+    pod_base,
+    server_security,
+    without_gpu,
+)
+from slotune.sandbox.kept_template import UnusableTemplateError, covering_mount, kept_of
+
+__all__ = ["SURVEY", "VERSION", "survey_job"]
+
+Object = dict[str, Any]
+
+SURVEY: Final = "survey"
+VERSION: Final = "version"
+"""Names of the two containers."""
+
+
+def survey_job(
+    name: str,
+    owner: Object,
+    namespace: str,
+    template: Mapping[str, Any],
+    server: TrialServer,
+    *,
+    models: Mapping[str, str],
+    digest: str,
+    gpu_class: GPUClass,
+    sandbox: Sandbox,
+    client: ClientImage,
+) -> Object:
+    """A Job called ``name``.
+
+    Args:
+        name: of the Job.
+        owner: owner reference to the LlamaDeployment, whose name the pod's labels have.
+        namespace: of the Job.
+        template: the user's PodTemplateSpec as JSON has it.
+        server: only container, program and environment are read.
+        models: path in the server's container, by variant.
+        digest: of what is looked at: the value of the survey's label.
+        gpu_class: on whose nodes it runs; it takes no GPU.
+        sandbox: what it may touch.
+        client: slotune's image.
+
+    Raises:
+        UnusableTemplateError: no Job can be made; says what to change.
+    """
+    kept = kept_of(template, server.container, list(models.values()))
+    for taken in {SURVEY, VERSION} & {str(container["name"]) for container in kept.init_containers}:
+        raise UnusableTemplateError("initContainers", taken, "slotune's own container has this name: give it another")
+    pod = pod_base(kept, gpu_class, sandbox)
+    pod.pop("resourceClaims", None)
+    pod["initContainers"] = [
+        {**container, **({"resources": without_gpu(container["resources"])} if "resources" in container else {})}
+        for container in kept.init_containers
+    ]
+    pod["containers"] = [
+        _survey(kept.pod, kept.server, models, sandbox, client),
+        _version(kept.server, server, sandbox),
+    ]
+    pod["activeDeadlineSeconds"] = PULL_ALLOWANCE_S + MARGIN_S + (INIT_ALLOWANCE_S if kept.init_containers else 0)
+    labels = {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: owner["name"], SURVEY_LABEL: digest}
+    waiting_s = float(parse_duration(sandbox.capacity_timeout))
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [dict(owner)]},
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": math.ceil(pod["activeDeadlineSeconds"] + waiting_s + MARGIN_S),
+            "ttlSecondsAfterFinished": TTL_S,
+            "podReplacementPolicy": "Failed",
+            "template": {
+                "metadata": {
+                    "labels": labels | OWN_LABELS | {SANDBOX_LABEL: SURVEY},
+                    "annotations": kept.annotations | OWN_ANNOTATIONS,
+                },
+                "spec": pod,
+            },
+        },
+    }
+
+
+def _survey(pod: Object, server: Object, models: Mapping[str, str], sandbox: Sandbox, client: ClientImage) -> Object:
+    args = ["survey"]
+    for variant, path in models.items():
+        args += ["--model", f"{variant}={path}"]
+        if covering_mount(server, path) is None:
+            args += ["--inside-image", variant]
+    return {
+        "name": SURVEY,
+        "image": client.name,
+        "imagePullPolicy": client.pull_policy,
+        "args": args,
+        "resources": _amount(sandbox),
+        "securityContext": client_security() | _reader(pod, server),
+        "volumeMounts": [{**mount, "readOnly": True} for mount in server.get("volumeMounts") or []],
+    }
+
+
+def _reader(pod: Object, server: Object) -> Object:
+    """The user that the server runs as, where the template says so: a model file may be readable for nobody else."""
+    stated = {**(pod.get("securityContext") or {}), **(server.get("securityContext") or {})}
+    user = stated.get("runAsUser")
+    if user is None:
+        return {}
+    group = {} if stated.get("runAsGroup") is None else {"runAsGroup": stated["runAsGroup"]}
+    return {"runAsUser": user, "runAsNonRoot": user != 0, **group}
+
+
+def _version(kept: Object, server: TrialServer, sandbox: Sandbox) -> Object:
+    """May fail: without a GPU's driver some builds do not even start. The build is then read in the first trial."""
+    copied: Object = {name: kept[name] for name in ("image", "imagePullPolicy", "workingDir") if name in kept}
+    command: Object = {} if server.program is None else {"command": list(server.program)}
+    return {
+        "name": VERSION,
+        **copied,
+        **command,
+        "args": ["--version"],
+        "env": [dict(entry) for entry in server.env],
+        "resources": _amount(sandbox),
+        "securityContext": server_security(kept.get("securityContext") or {}),
+        "volumeMounts": [dict(mount) for mount in kept.get("volumeMounts") or []],
+    }
+
+
+def _amount(sandbox: Sandbox) -> Object:
+    amount = {"cpu": sandbox.load_client.cpu, "memory": sandbox.load_client.memory}
+    return {"limits": dict(amount), "requests": dict(amount)}

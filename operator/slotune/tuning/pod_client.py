@@ -1,0 +1,203 @@
+"""One trial from inside its pod: the server beside it was started by kubelet, and is measured over 127.0.0.1.
+
+The counterpart of :mod:`slotune.sandbox.process_sandbox`, with the same ends in the same words. What only the server's
+log or kubelet knows (memory, a crash, a fallback) is added by who reads them, :mod:`slotune.sandbox.pod_outcome`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aiohttp
+from pydantic import ValidationError
+
+from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.api.v1alpha1.trial import LlamaTrialSpec, TrialPromise
+from slotune.llama.effective import check_effective, effective_values
+from slotune.llama.failures import classify_failure
+from slotune.llama.log_lines import LogFacts
+from slotune.llama.server_answers import Props, Slot
+from slotune.llama.server_http import EndpointDisabledError, LlamaServer, ServerError
+from slotune.llama.watchdog import LIMIT_S
+from slotune.load.demand import Demand
+from slotune.load.jsonl import InputFileError
+from slotune.load.lengths import DemandError
+from slotune.load.probe import IdleProbeError
+from slotune.load.shards import ShardError
+from slotune.load.target import Target
+from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
+from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
+from slotune.sandbox.protocol import Measured, ProgressListener
+from slotune.search.rates import requests_per_run, seconds_at
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.reading import measurement_from
+from slotune.tuning.traffic import demand_of_workload
+from slotune.tuning.trial_objects import trial_of
+from slotune.verdict.promise import Promise
+
+__all__ = ["TrialFiles", "measure_beside", "measuring_limit_s", "read_trial_files"]
+
+LIMIT_GRACE_S = 5.0
+"""Beyond a trial's limit: the load's own stop comes first, and leaves a verdict."""
+
+TRIAL_FILE, PROMPTS_FILE, TRACE_FILE = "trial.json", "prompts", "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFiles:
+    """What kubelet put into the client's directory."""
+
+    spec: LlamaTrialSpec
+    prompts: bytes | None = field(default=None, repr=False)
+    trace: bytes | None = field(default=None, repr=False)
+
+
+def read_trial_files(directory: Path) -> TrialFiles:
+    """What the trial asks, and the traffic that it refers to.
+
+    Raises:
+        InvalidInputError: there is no trial, or not one of this version.
+    """
+    place = directory / TRIAL_FILE
+    try:
+        spec = LlamaTrialSpec.model_validate_json(place.read_bytes(), by_alias=True, by_name=False)
+    except OSError as error:
+        raise InvalidInputError(str(place), None, f"can't be read ({error.strerror}): mount the trial there") from error
+    except ValidationError as error:
+        raise InvalidInputError(
+            str(place),
+            None,
+            f"is no trial of this slotune ({error.error_count()} problems): is the image as new as the operator's?",
+        ) from error
+    return TrialFiles(spec, _held(directory / PROMPTS_FILE), _held(directory / TRACE_FILE))
+
+
+def measuring_limit_s(spec: LlamaTrialSpec) -> float:
+    """Seconds after which a client that measures ``spec`` has long ended by itself."""
+    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    looks = 1 + measurement.extensions
+    per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
+    # Each run may wait for its last request, then for the server to become idle, and primes its slots before.
+    runs = looks * measurement.runs
+    worst = seconds_at(trial.rate, measurement, looks=looks, per_run=per_run)
+    worst += (runs + 1) * (3 * measurement.request_timeout_s + 120) + measurement.probe_requests * 60
+    return worst if trial.time_limit_s is None else min(worst, trial.time_limit_s + 10 * LIMIT_GRACE_S)
+
+
+async def measure_beside(
+    files: TrialFiles,
+    base_url: str,
+    listener: ProgressListener,
+    *,
+    wedge_limit_s: float = LIMIT_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> Measured:
+    """Measure the llama-server at ``base_url``, which kubelet has seen ready. Whatever happens to it is a result."""
+    began = clock()
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    trial = trial_of(files.spec)
+    base = not_measured(trial)
+    try:
+        demand = _demand(files)
+    except (InputFileError, InvalidInputError, DemandError) as error:
+        measured = Measured(invalid(base, "WorkloadUnreadable", str(error)))
+    else:
+        wanted = files.spec.workload_digest
+        if wanted is not None and wanted != demand.identity:
+            sentence = "the prompts or the trace are not those that the trial was made for: somebody changed them"
+            measured = Measured(invalid(base, "WorkloadChanged", sentence))
+        else:
+            measured = await _within_limit(_question(files.spec, demand, wedge_limit_s), trial, base_url, listener)
+    result = replace(measured.result, gpu_seconds=clock() - began, started_at=started_at)
+    return Measured(result, measured.runs)
+
+
+def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Question:
+    trial = trial_of(spec)
+    return Question(
+        demand,
+        _promise(spec.promise),
+        measurement_from(spec.measurement),
+        trial.rate,
+        trial.confidence,
+        trial.seed_block,
+        trial.purpose is Purpose.SENTINEL,
+        trial.time_limit_s,
+        trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
+        wedge_limit_s,
+    )
+
+
+async def _within_limit(question: Question, trial: Trial, base_url: str, listener: ProgressListener) -> Measured:
+    limit = None if trial.time_limit_s is None else trial.time_limit_s + LIMIT_GRACE_S
+    clock = asyncio.timeout(limit)
+    try:
+        async with clock, LlamaServer(base_url) as server:
+            return await _measure(server, base_url, question, not_measured(trial), listener)
+    except TimeoutError as error:
+        verdict = out_of_time(trial.confidence) if clock.expired() else broken(error, trial.confidence)
+        return Measured(TrialResult(trial, verdict, 0.0))
+    except (ShardError, DemandError, aiohttp.ClientError) as error:
+        return Measured(TrialResult(trial, broken(error, trial.confidence), 0.0))
+
+
+async def _measure(
+    server: LlamaServer, base_url: str, question: Question, base: TrialResult, listener: ProgressListener
+) -> Measured:
+    """Check what was started, then measure it."""
+    try:
+        props, slots = await server.props(), await _slots(server)
+        base = replace(base, effective=effective_values(props, slots, LogFacts()))
+        if mismatches := check_effective(base.trial.candidate, props, slots, LogFacts(), gpu_expected=False):
+            return Measured(mismatched(base, mismatches))
+        findings = await measure_server(server, _target(base_url, props), question, listener)
+    except ServerWedgedError as error:
+        return Measured(failed(base, classify_failure(None, "", wedged=True), detail=str(error)), error.runs)
+    except (ServerError, IdleProbeError) as error:
+        return Measured(replace(base, verdict=unmeasured(error, base.trial.confidence)))
+    return Measured(findings.on(base), findings.runs)
+
+
+async def _slots(server: LlamaServer) -> tuple[Slot, ...]:
+    try:
+        return await server.slots()
+    except EndpointDisabledError:
+        return ()
+
+
+def _target(base_url: str, props: Props) -> Target:
+    return Target(base_url, props.model_alias)
+
+
+def _demand(files: TrialFiles) -> Demand:
+    workload = files.spec.workload
+    named = workload.prompts.config_map_key_ref or workload.prompts.secret_key_ref
+    trace = workload.load.trace
+    for field_name, reference, held in (
+        ("workload.prompts", named, files.prompts),
+        ("workload.load.trace", None if trace is None else trace.config_map_key_ref, files.trace),
+    ):
+        if reference is not None and held is None:
+            raise InvalidInputError(field_name, f"{reference.name} {reference.key}", "is not mounted in the pod")
+    return demand_of_workload(workload, seed=files.spec.measurement.seed, prompts=files.prompts, trace=files.trace)
+
+
+def _promise(promise: TrialPromise) -> Promise:
+    speed = promise.tokens_per_second_per_user
+    return Promise(
+        float(parse_duration(promise.ttft_p95, "spec.promise.ttftP95")),
+        None if speed is None else float(parse_decimal(speed, "spec.promise.tokensPerSecondPerUser")),
+    )
+
+
+def _held(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

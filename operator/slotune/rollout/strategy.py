@@ -14,7 +14,8 @@ replaces them. From its rules (pkg/controller/deployment/rolling.go) follows:
   the new number count as that GPU, since they end first;
 - on another class the old pods are in nobody's way.
 
-Nobody is served for a while with Recreate, and when as many pods may be unavailable as there are.
+Nobody is served for a while with Recreate, and when as many pods may be unavailable as there are. All of it is checked
+against a model of the controller, for every order of events (tests/rollout/deployment_model.py).
 """
 
 from __future__ import annotations
@@ -64,9 +65,15 @@ def completes(strategy: Strategy, before: int, replicas: int, capacity: Capacity
     return spare >= 0 if strategy.kind == "Recreate" or strategy.max_unavailable else spare >= 1
 
 
-def takes_down(strategy: Strategy, replicas: int) -> bool:
-    """Whether there is a moment in which no pod answers."""
-    return strategy.kind == "Recreate" or strategy.max_unavailable >= replicas
+def takes_down(strategy: Strategy, before: int, replicas: int) -> bool:
+    """Whether there may be a moment in which no pod answers.
+
+    When the replicas go down in the same request, Kubernetes may count pods as answering that a ReplicaSet is about to
+    end, and end as many others too.
+    """
+    counted_twice = max(0, before - replicas)
+    unavailable = strategy.max_unavailable
+    return strategy.kind == "Recreate" or (unavailable > 0 and unavailable + counted_twice >= replicas)
 
 
 def choose_strategy(
@@ -84,7 +91,7 @@ def choose_strategy(
         for strategy in (SURGE, ONE_AT_A_TIME) if owned else (Strategy.from_stated(serving.stated_strategy, number),):
             if not completes(strategy, before, number, capacity):
                 continue
-            downtime = takes_down(strategy, number)
+            downtime = takes_down(strategy, before, number)
             choice = Choice(
                 strategy if owned else None, number, downtime, _notice(strategy, before, number, downtime=downtime)
             )

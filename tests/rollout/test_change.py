@@ -215,6 +215,12 @@ def test_speculation_is_turned_off_wherever_it_was_turned_on() -> None:
     assert change_of({"args": EXPLICIT, "env": env}, speculation="none").env == {"LLAMA_ARG_SPEC_TYPE": "none"}
 
 
+def test_a_cap_for_each_slot_gives_way_to_the_stated_pool() -> None:
+    args = [*EXPLICIT, "--kv-unified-per-slot", "1024"]
+
+    assert change_of({"args": args}).args == (*EXPLICIT, "--kv-unified-per-slot", "0")
+
+
 def test_other_weights_are_another_path() -> None:
     change = change_of({"args": EXPLICIT}, variant="Q4")
 

@@ -13,7 +13,7 @@ from slotune.llama.build_defaults import BuildDefaults
 from slotune.llama.candidate import Candidate
 from slotune.llama.flag_history import ADDED, FLASH_ATTENTION_VALUE
 
-__all__ = ["READ_SINCE", "understood", "unsupported"]
+__all__ = ["READ_SINCE", "as_spelled", "understood", "unsupported"]
 
 READ_SINCE: Final = 11434
 
@@ -32,13 +32,21 @@ def understood(groups: Iterable[tuple[str, ...]], defaults: BuildDefaults) -> It
     for group in groups:
         if build is None or build >= READ_SINCE or group[0] not in _NEWER:
             yield group
-        elif group[0] == "-fa" and build < FLASH_ATTENTION_VALUE.present:
-            yield from [("-fa",)] if group[1] == "on" else []
-        elif group[0].endswith("cache-idle-slots") and build < ADDED["--cache-idle-slots"].present:
-            if not _is_default(group, defaults):
-                yield (group[0].replace("cache-idle-slots", "clear-idle"),)
         elif _is_known(group[0], build) or not _is_default(group, defaults):
-            yield group
+            yield from as_spelled(group, defaults)
+
+
+def as_spelled(group: tuple[str, ...], defaults: BuildDefaults) -> Iterator[tuple[str, ...]]:
+    """A flag with its value as a build spells it; nothing where a switch of it is off by being absent."""
+    build = defaults.build
+    if build is None:
+        yield group
+    elif group[0] == "-fa" and build < FLASH_ATTENTION_VALUE.present:
+        yield from [("-fa",)] if group[1] == "on" else []
+    elif group[0].endswith("cache-idle-slots") and build < ADDED["--cache-idle-slots"].present:
+        yield (group[0].replace("cache-idle-slots", "clear-idle"),)
+    else:
+        yield group
 
 
 def unsupported(candidate: Candidate, defaults: BuildDefaults) -> tuple[str, ...]:
@@ -77,4 +85,5 @@ def _is_default(group: tuple[str, ...], defaults: BuildDefaults) -> bool:
         ("--cache-idle-slots" if defaults.cache_idle_slots else "--no-cache-idle-slots",),
         ("--cache-reuse", str(defaults.cache_reuse)),
         ("--slots",),
+        ("-fa", defaults.flash_attention),
     }

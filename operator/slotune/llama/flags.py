@@ -33,6 +33,7 @@ __all__ = [
     "UnusableArgumentsError",
     "from_args",
     "model_source",
+    "statements",
     "to_args",
 ]
 
@@ -137,9 +138,17 @@ def to_args(
     Raises:
         ConflictingArgumentError: ``extra_args`` state a setting that the candidate has.
     """
+    groups = statements(candidate, model_path=model_path, threads=threads)
+    reach = [("--host", host), ("--port", str(port)), ("--alias", alias)]
+    words = [word for group in understood([groups[0], *reach, *groups[1:]], defaults) for word in group]
+    return [*words, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
+
+
+def statements(candidate: Candidate, *, model_path: str, threads: int | None = None) -> list[tuple[str, ...]]:
+    """Every setting of ``candidate`` as a flag with its value, the weights first; arguments as of :func:`to_args`."""
     extra = _checked_extras(candidate)
     threads = candidate.threads if candidate.threads is not None else threads
-    groups: list[tuple[str, ...]] = [("-m", model_path), ("--host", host), ("--port", str(port)), ("--alias", alias)]
+    groups: list[tuple[str, ...]] = [("-m", model_path)]
     groups += [("-ngl", candidate.gpu_layers), ("-fit", "off")]
     groups += [("-np", str(candidate.parallel_slots)), ("-c", str(context_flag(candidate)))]
     groups += [("-kvu" if candidate.kv_unified else "-no-kvu",)]
@@ -156,8 +165,7 @@ def to_args(
     groups += [("--cache-reuse", str(candidate.cache_reuse)), ("--metrics",), ("--slots",)]
     if candidate.speculation != "none":
         groups += [("--spec-type", candidate.speculation)]
-    words = [word for group in understood(groups, defaults) for word in group]
-    return [*words, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
+    return groups
 
 
 def from_args(

@@ -22,6 +22,7 @@ __all__ = [
     "UnknownDocumentError",
     "Winner",
     "arguments",
+    "comment_header",
     "docker_run",
     "kustomize_patch",
 ]
@@ -140,7 +141,7 @@ def kustomize_patch(
         "metadata": {"name": deployment or winner.name},
         "spec": spec,
     }
-    return _comment(_notes(winner, container, replicas=replicas)) + yaml.safe_dump(
+    return comment_header(_notes(winner, container, replicas=replicas)) + yaml.safe_dump(
         patch, sort_keys=False, width=10_000, allow_unicode=True
     )
 
@@ -164,7 +165,8 @@ def _notes(winner: Winner, container: str, *, replicas: bool) -> Sequence[str]:
     return notes
 
 
-def _comment(lines: Sequence[str]) -> str:
+def comment_header(lines: Sequence[str]) -> str:
+    """The lines as comments at the top of a YAML file."""
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
 
 

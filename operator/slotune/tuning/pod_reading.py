@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from slotune.api.kubernetes_types import Container, EnvVar, PodTemplate
 from slotune.api.quantities import QuantityError, parse_quantity
 from slotune.api.server_container import program_at, tool_words
 
-__all__ = ["REFERENCE", "Origin", "PodReading", "Variable", "Word", "expanded", "read_pod", "references_in"]
+__all__ = ["REFERENCE", "Origin", "PodReading", "Variable", "Word", "escaped", "expanded", "read_pod", "references_in"]
 
 REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 """A variable in a container's arguments."""
@@ -82,6 +84,8 @@ class PodReading:
     launch: tuple[Word, ...]
     """Up to the program's name: supervisors, the program itself, or nothing when it is the image's entry point."""
     variables: Mapping[str, Variable]
+    uses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How often the command line and other variables refer to each variable."""
     missing: tuple[str, ...] = ()
     """ConfigMaps that all of the variables are taken from and that are not there: no such pod starts."""
     notes: tuple[str, ...] = ()
@@ -120,8 +124,14 @@ def read_pod(template: PodTemplate, container: Container, config_maps: Mapping[s
     here = program_at(container)
     start = here + 1 if here is not None else min(len(command), 1) + tool_words(container)
     words = [*command, *args]
+    written = [word.written for word in words] + [entry.value or "" for entry in container.env or ()]
     return PodReading(
-        tuple(words[start:]), tuple(words[:start]), variables, tuple(_missing(sources, config_maps)), _notes(sources)
+        tuple(words[start:]),
+        tuple(words[:start]),
+        variables,
+        Counter(name for text in written for name in references_in(text)),
+        tuple(_missing(sources, config_maps)),
+        _notes(sources),
     )
 
 
@@ -144,7 +154,7 @@ def _word(text: str, origin: Origin, variables: Mapping[str, Variable]) -> Word:
     return Word(expanded(text, variables), text, origin)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """A plain value in the form of ``args``."""
     return _ESCAPABLE.sub("$$", text)
 
@@ -160,7 +170,7 @@ def _all_variables(
         name, prefix = _named(whole, "configMapRef"), str(whole.get("prefix") or "")
         for key, text in config_maps.get(name or "", {}).items():
             origin = Origin("ConfigMap", variable=prefix + key, source=name, key=key)
-            yield Variable(prefix + key, _escaped(text), origin)
+            yield Variable(prefix + key, escaped(text), origin)
     for entry in container.env or ():
         source = (entry.model_extra or {}).get("valueFrom")
         if not isinstance(source, dict):
@@ -206,7 +216,7 @@ def _from_elsewhere(
             return
         origin = Origin("ConfigMap", variable=entry.name, source=name, key=key)
         missing = "" if value is not None else f"there is no ConfigMap {name} with a key {key}"
-        yield Variable(entry.name, None if value is None else _escaped(value), origin, missing)
+        yield Variable(entry.name, None if value is None else escaped(value), origin, missing)
     elif isinstance(secret, dict):
         origin = Origin("Secret", variable=entry.name, source=str(secret.get("name")), key=str(secret.get("key")))
         yield Variable(entry.name, None, origin, f"it comes from Secret {origin.source}, whose values are never read")
@@ -215,7 +225,7 @@ def _from_elsewhere(
         value = _pod_value(template, container, source)
         field_path = _path(source.get("fieldRef"), "fieldPath") or _path(source.get("resourceFieldRef"), "resource")
         unknown = "" if value is not None else f"only a running pod knows its {field_path or 'source'}"
-        yield Variable(entry.name, None if value is None else _escaped(value), origin, unknown)
+        yield Variable(entry.name, None if value is None else escaped(value), origin, unknown)
 
 
 def _pod_value(template: PodTemplate, container: Container, source: Mapping[str, Any]) -> str | None:

@@ -46,7 +46,7 @@ def _look_at(path: Path, inside_image: bool) -> ModelFacts | SurveyError:
             "InsideImage",
             str(path),
             f"{path} is on no volume of the pod, so it is a file of the server's image, which slotune can't read: "
-            "mount the model from a PersistentVolumeClaim, an image volume, or an emptyDir that an init container fills",
+            "mount the model from a claim, an image volume, or an emptyDir that an init container fills",
         )
     try:
         if not path.is_file():

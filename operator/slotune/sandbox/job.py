@@ -265,10 +265,10 @@ def client_security() -> Object:
 
 def server_security(stated: Object) -> Object:
     """What Pod Security "restricted" asks for where the user says nothing; which user it runs as is the image's."""
-    added = set((stated.get("capabilities") or {}).get("add") or [])
-    if stated.get("privileged") or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & added:
+    capabilities = {"drop": ["ALL"], **(stated.get("capabilities") or {})}
+    if stated.get("privileged") or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & set(capabilities.get("add") or []):
         return stated  # the API server refuses the contradiction
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} | stated
+    return {"allowPrivilegeEscalation": False, **stated, "capabilities": capabilities}
 
 
 def without_gpu(resources: Object) -> Object:

@@ -55,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_validate(commands)
     _add_export(commands)
     _add_engine(commands)
+    _add_operator(commands)
     _add_crds(commands)
     _add_trial(commands)
     _add_survey(commands)
@@ -155,6 +156,45 @@ def _add_engine(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     requantize.set_defaults(run=_engine_requantize)
 
 
+def _add_operator(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    operator = commands.add_parser(
+        "operator",
+        help="tune every LlamaDeployment of a cluster",
+        description="Runs inside a cluster (or with KUBECONFIG outside of one) until it is stopped. It watches "
+        "LlamaDeployments, measures candidates in sandbox pods and rolls out the answer as spec.rollout says.",
+    )
+    operator.add_argument(
+        "--trial-image", required=True, type=_not_empty, metavar="IMAGE", help="slotune's own image, for trials"
+    )
+    operator.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        type=_not_empty,
+        metavar="NAME",
+        help="watch this namespace only; repeatable (all of them without it)",
+    )
+    operator.add_argument(
+        "--max-trials",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="trials at the same time, in all namespaces together (%(default)s)",
+    )
+    operator.add_argument(
+        "--image-pull-policy",
+        choices=("IfNotPresent", "Always", "Never"),
+        default="IfNotPresent",
+        help="of slotune's image in trials (%(default)s)",
+    )
+    operator.add_argument(
+        "--health-port", type=_port, default=8080, metavar="PORT", help="/livez, /readyz (%(default)s)"
+    )
+    operator.add_argument("--metrics-port", type=_port, default=9090, metavar="PORT", help="/metrics (%(default)s)")
+    operator.add_argument("--log-format", choices=("text", "json"), default="text", help="(%(default)s)")
+    operator.set_defaults(run=_operator)
+
+
 def _add_crds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     crds = commands.add_parser(
         "crds",
@@ -218,6 +258,18 @@ def _not_empty(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("is empty: name a file or a folder")
     return text
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"is {text}: a whole number of at least 1 is needed")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"is {text}: a port from 1 to 65535 is needed")
+    return int(text)
 
 
 def _folder(text: str) -> Path:
@@ -322,6 +374,20 @@ def _engine_requantize(args: argparse.Namespace) -> int:
     from slotune.commands.engine import requantize_all
 
     return requantize_all(args.source, args.to, args.out)
+
+
+def _operator(args: argparse.Namespace) -> int:
+    from slotune.commands.run_operator import run
+
+    return run(
+        trial_image=args.trial_image,
+        namespaces=args.namespace,
+        max_trials=args.max_trials,
+        pull_policy=args.image_pull_policy,
+        health_port=args.health_port,
+        metrics_port=args.metrics_port,
+        log_format=args.log_format,
+    )
 
 
 def _crds(args: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""Carries out a plan: the status first, since it holds what must be known if the operator dies right after; then the
-actions in their order; then the events."""
+"""Carries out a plan: first what must be there before the status says so, then the status, since it holds what must be
+known if the operator dies right after, then the actions in their order, then the events."""
 
 from __future__ import annotations
 
@@ -7,59 +7,91 @@ import asyncio
 from collections.abc import Sequence
 
 from slotune.api.labels import STATUS_MANAGER
-from slotune.controller.actions import Action, Apply, Create, Delete, Patch
+from slotune.controller.actions import Action, Apply, Create, Delete, Patch, StartTrial
 from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, Object
 from slotune.controller.store import Store
+from slotune.controller.world import running_trials
 
-__all__ = ["apply_status", "carry_out", "post_events"]
-
-
-async def apply_status(cluster: Cluster, store: Store, manifest: Object, status: Object) -> bool:
-    """Write a status if it says anything new. Whether it was written."""
-    if (manifest.get("status") or {}) == status:
-        return False
-    metadata = manifest["metadata"]
-    body: Object = {
-        "apiVersion": manifest["apiVersion"],
-        "kind": manifest["kind"],
-        # The uid makes sure that a status never lands on another object of the same name.
-        "metadata": {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata},
-        "status": status,
-    }
-    store.put(await cluster.apply(body, STATUS_MANAGER, subresource="status"))
-    return True
+__all__ = ["Hands", "SlotTakenError"]
 
 
-async def carry_out(cluster: Cluster, store: Store, actions: Sequence[Action]) -> None:
-    """Do it, in order. The first action that fails ends it: what follows may rest on it."""
-    for action in actions:
+class SlotTakenError(Exception):
+    """As many trials run as may."""
+
+
+class Hands:
+    """Writes to the cluster, and to the store what the cluster answers.
+
+    Args:
+        cluster: where to.
+        store: what is known.
+        max_trials: trials that may run at the same time.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store, max_trials: int) -> None:
+        self._cluster, self._store, self._max_trials = cluster, store, max_trials
+        self._starting = asyncio.Lock()
+
+    async def apply_status(self, manifest: Object, status: Object) -> bool:
+        """Write a status if it says anything new. Whether it was written."""
+        if (manifest.get("status") or {}) == status:
+            return False
+        metadata = manifest["metadata"]
+        body: Object = {
+            "apiVersion": manifest["apiVersion"],
+            "kind": manifest["kind"],
+            # The uid makes sure that a status never lands on another object of the same name.
+            "metadata": {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata},
+            "status": status,
+        }
+        self._store.put(await self._cluster.apply(body, STATUS_MANAGER, subresource="status"))
+        return True
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        """Do it, in order. The first action that fails ends it: what follows may rest on it.
+
+        Raises:
+            SlotTakenError: another trial was quicker.
+            ClusterError: the API server did not do it.
+        """
+        for action in actions:
+            if isinstance(action, StartTrial):
+                await self._start(action)
+            else:
+                await self._do(action)
+
+    async def _start(self, action: StartTrial) -> None:
+        # One at a time, each counting anew: two that look at once would both see the last free place.
+        async with self._starting:
+            if running_trials(self._store) >= self._max_trials:
+                raise SlotTakenError
+            await self._do(Create(action.job))
+
+    async def _do(self, action: Create | Apply | Patch | Delete) -> None:
         match action:
             case Create():
                 try:
-                    store.put(await cluster.create(action.manifest))
+                    self._store.put(await self._cluster.create(action.manifest))
                 except AlreadyExistsError:  # an earlier try, whose answer was lost; the watch brings the object
-                    continue
+                    return
             case Apply():
-                applied = await cluster.apply(
+                applied = await self._cluster.apply(
                     action.manifest, action.manager, force=action.force, subresource=action.subresource
                 )
-                store.put(applied)
+                self._store.put(applied)
             case Patch():
-                patched = await cluster.patch(
+                patched = await self._cluster.patch(
                     action.kind, action.namespace, action.name, action.patch, action.subresource
                 )
                 if action.subresource != "scale":
-                    store.put(patched)
+                    self._store.put(patched)
             case Delete():
-                await cluster.delete(action.kind, action.namespace, action.name, uid=action.uid)
+                await self._cluster.delete(action.kind, action.namespace, action.name, uid=action.uid)
 
-
-async def post_events(cluster: Cluster, events: Sequence[Object]) -> None:
-    """Post events. They are for people: one that can't be posted stops nothing."""
-    for event in events:
-        try:
-            await cluster.create(event)
-        except AlreadyExistsError:
-            continue  # said already, by a life of this operator that was cut short
-        except ClusterError:
-            await asyncio.sleep(0)
+    async def tell(self, events: Sequence[Object]) -> None:
+        """Post events. They are for people: one that can't be posted stops nothing."""
+        for event in events:
+            try:
+                await self._cluster.create(event)
+            except ClusterError:  # also one that was said by a life of this operator that was cut short
+                continue

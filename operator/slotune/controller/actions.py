@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slotune.controller.cluster import Object
 from slotune.controller.kinds import Kind
 
-__all__ = ["Action", "Apply", "Create", "Delete", "Patch"]
+__all__ = ["Action", "Apply", "Create", "Delete", "Patch", "StartTrial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,11 @@ class Delete:
     uid: str | None
 
 
-Action = Create | Apply | Patch | Delete
+@dataclass(frozen=True, slots=True)
+class StartTrial:
+    """A trial's Job, if one more may run."""
+
+    job: Object
+
+
+Action = Create | Apply | Patch | Delete | StartTrial

@@ -70,16 +70,20 @@ class Cluster(Protocol):
         """One object. Raises NotFoundError."""
         ...
 
-    async def list(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Object]:
-        """Objects of a namespace (None: of all) that carry ``labels`` (``key=value,key=value``)."""
+    async def list(self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "") -> list[Object]:
+        """Objects of a namespace (None: of all) that carry ``labels`` (``key=value,key=value``), and whose ``fields``
+        are as the same form says, where the kind can be selected by them."""
         ...
 
     async def create(self, manifest: Object) -> Object:
         """A new object. Raises AlreadyExistsError."""
         ...
 
-    async def apply(self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "") -> Object:
-        """Server-side apply. Without ``force`` a field that another manager owns raises ConflictError."""
+    async def apply(
+        self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "", dry_run: bool = False
+    ) -> Object:
+        """Server-side apply. Without ``force`` a field that another manager owns raises ConflictError. With ``dry_run``
+        nothing is kept."""
         ...
 
     async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
@@ -98,8 +102,9 @@ class Cluster(Protocol):
         container: str,
         *,
         previous: bool = False,
-        head_bytes: int | None = None,
+        limit_bytes: int | None = None,
         tail_lines: int | None = None,
-    ) -> str:
-        """What a container wrote. Empty when it never started or its log is gone."""
+    ) -> str | None:
+        """What a container wrote: the last ``tail_lines`` of it, cut at ``limit_bytes``. None when it never started or
+        its log is gone."""
         ...

@@ -13,10 +13,7 @@ from typing import Any
 
 from slotune.api.v1alpha1 import GPUClass
 
-__all__ = ["CANDIDATE_ANNOTATION", "digest_of", "measured_part", "pod_digest"]
-
-CANDIDATE_ANNOTATION = "slotune.dev/candidate"
-"""On a pod template that slotune rolled out: hash of the candidate."""
+__all__ = ["digest_of", "measured_part", "pod_digest"]
 
 _PRODUCTION_ONLY = ("command", "args", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 

@@ -72,10 +72,12 @@ class KubeCluster:
         """See :class:`slotune.controller.cluster.Cluster`."""
         return await self._object("GET", kind.path(namespace, name))
 
-    async def list(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Object]:
+    async def list(self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "") -> list[Object]:
         """See :class:`slotune.controller.cluster.Cluster`."""
         found: list[Object] = []
-        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        query = {"limit": str(PAGE)}
+        query |= {"labelSelector": labels} if labels else {}
+        query |= {"fieldSelector": fields} if fields else {}
         while True:
             page = await self._object("GET", kind.path(namespace), query=query)
             # Elements of a list leave out what the list itself says.
@@ -90,11 +92,14 @@ class KubeCluster:
         namespace = manifest["metadata"].get("namespace")
         return await self._object("POST", kind_of(manifest).path(namespace), body=manifest)
 
-    async def apply(self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "") -> Object:
+    async def apply(
+        self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "", dry_run: bool = False
+    ) -> Object:
         """See :class:`slotune.controller.cluster.Cluster`."""
         metadata = manifest["metadata"]
         path = kind_of(manifest).path(metadata.get("namespace"), metadata["name"], subresource or None)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
+        query |= {"dryRun": "All"} if dry_run else {}
         return await self._object("PATCH", path, query=query, body=manifest, content_type=_APPLY)
 
     async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
@@ -122,18 +127,18 @@ class KubeCluster:
         container: str,
         *,
         previous: bool = False,
-        head_bytes: int | None = None,
+        limit_bytes: int | None = None,
         tail_lines: int | None = None,
-    ) -> str:
+    ) -> str | None:
         """See :class:`slotune.controller.cluster.Cluster`."""
         query = {"container": container}
         query |= {"previous": "true"} if previous else {}
-        query |= {"limitBytes": str(head_bytes)} if head_bytes is not None else {}
+        query |= {"limitBytes": str(limit_bytes)} if limit_bytes is not None else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         try:
             raw = await self._request("GET", POD.path(namespace, pod, "log"), query=query)
         except (NotFoundError, RefusedError):  # 400: the container waits to start, or has no earlier life
-            return ""
+            return None
         return raw.decode(errors="replace")
 
     async def _object(

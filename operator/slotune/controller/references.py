@@ -61,6 +61,9 @@ class References:
     inputs: str = ""
     """Digest of what a search depends on beside the server itself."""
 
+    is_foreign: bool = False
+    """Whether what is wrong are fields that this slotune does not know: another version's CRD took them."""
+
     @property
     def key(self) -> Key:
         """Namespace and name."""
@@ -104,7 +107,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     """Read what ``raw`` refers to. Nothing that is missing or unreadable raises; an API server that is down does."""
     deployment, status, invalid = parse(raw)
     if deployment is None:
-        return References(raw, None, status, invalid)
+        return References(raw, None, status, invalid, is_foreign=_is_foreign(raw))
     namespace, _ = key_of(raw)
     target = None
     if deployment.spec.target_ref is not None:
@@ -142,6 +145,16 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         rival=_rival(raw, deployment, store),
         inputs=_digest(documents),
     )
+
+
+def _is_foreign(raw: Object) -> bool:
+    """Whether a spec is only wrong for fields that are not known here. The API server prunes fields that its CRD does
+    not know, so the CRD and this slotune are of different versions."""
+    try:
+        LlamaDeployment.from_manifest({name: value for name, value in raw.items() if name != "status"})
+    except ValidationError as error:
+        return all(found["type"] == "extra_forbidden" for found in error.errors(include_url=False))
+    return False
 
 
 def _document(data: Object) -> Document:

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slotune.api.references import Manifests
-from slotune.controller.identity import CANDIDATE_ANNOTATION, digest_of, pod_digest
+from slotune.controller.identity import digest_of, pod_digest
 from slotune.controller.references import References
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
+from slotune.rollout.facts import CANDIDATE_ANNOTATION
 from slotune.search.problem import Problem
-from slotune.tuning.baseline import Baseline
+from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.reading import Reading, Today, reading_of
@@ -54,6 +55,8 @@ class Understood:
     pod_digest: str
     inputs: str
     """Digest of all that the answer depends on: a finished search with the same one needs no other."""
+    written: Baseline
+    """What the template says now: where a change is made. Equal to the baseline until slotune rolls something out."""
     rolled_out: str | None
     """Hash of the candidate that production carries by slotune's hand; None when it is the user's own."""
 
@@ -74,7 +77,8 @@ class Understood:
 
 def survey_digest(references: References) -> str:
     """Names a survey: the pod's volumes and image, the paths of the weights, and the last request to look again."""
-    assert references.manifests is not None and references.deployment is not None
+    assert references.manifests is not None
+    assert references.deployment is not None
     spec, manifests = references.deployment.spec, references.manifests
     pod = pod_digest(references.template or {}, manifests.container.name, {})
     paths = {variant.name: variant.path for variant in spec.models}
@@ -84,7 +88,8 @@ def survey_digest(references: References) -> str:
 def understand(references: References, surveyed: Surveyed) -> Understood | NotUnderstood:
     """Make the problem. Nothing raises: what is wrong is said with field, value and cure."""
     manifests, deployment = references.manifests, references.deployment
-    assert manifests is not None and deployment is not None
+    assert manifests is not None
+    assert deployment is not None
     template = references.template or {}
     pod = pod_digest(template, manifests.container.name, manifests.gpu_classes)
     rerun = "" if deployment.spec.rerun is None else deployment.spec.rerun.reason
@@ -104,7 +109,9 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     except (InputFileError, DemandError) as error:
         return NotUnderstood("InvalidWorkload", str(error))
     inputs = digest_of([references.inputs, reading.space.context, candidate_hash(reading.baseline.candidate)])
-    return Understood(_with_replicas_of_then(reading, references, inputs), manifests, surveyed, pod, inputs, rolled_out)
+    written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)))
+    reading = _with_replicas_of_then(reading, references, inputs)
+    return Understood(reading, manifests, surveyed, pod, inputs, written, rolled_out)
 
 
 def _with_replicas_of_then(reading: Reading, references: References, inputs: str) -> Reading:

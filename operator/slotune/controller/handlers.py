@@ -1,0 +1,192 @@
+"""The thin layer of kopf: watches fill the store and wake, one daemon per LlamaDeployment schedules.
+
+Nothing is decided here. There are no create, update or delete handlers and no timers: kopf would write its own notes
+into the users' objects for them, and they lose a retry when causes supersede each other (dask-kubernetes#976). With a
+daemon and event handlers alone it writes the finalizer and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Set
+from typing import Any, Protocol
+
+import kopf
+
+from slotune.api.labels import DEPLOYMENT_LABEL, FINALIZER, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.controller.cluster import Object
+from slotune.controller.kinds import (
+    DEPLOYMENT,
+    GPU_CLASS,
+    JOB,
+    LLAMA_DEPLOYMENT,
+    LLAMA_TRIAL,
+    LLAMA_WORKLOAD,
+    NODE,
+    Kind,
+)
+from slotune.controller.store import Key, Store, key_of, labels_of
+from slotune.controller.wakes import Wakes
+
+__all__ = ["Scheduled", "build_registry", "settings_for"]
+
+JITTER = 0.1
+"""Share by which a wait is stretched at random, so that a fleet does not wake in step."""
+
+
+class Scheduled(Protocol):
+    """What the daemons drive."""
+
+    async def reconcile(self, key: Key) -> float:
+        """Look once and act once. Never raises. Seconds until it wants to look again at the latest."""
+        ...
+
+    async def release(self, key: Key) -> None:
+        """The object is being deleted: give back what was borrowed, before the finalizer goes."""
+        ...
+
+
+def settings_for(*, cluster_wide: bool) -> kopf.OperatorSettings:
+    """kopf's settings, each for a reason that others have paid for."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True  # a "default" peering object of somebody else would pause us (kopf#734)
+    settings.scanning.disabled = (
+        not cluster_wide
+    )  # without the right to list namespaces it retries for a minute (#1153)
+    settings.persistence.finalizer = FINALIZER
+    settings.posting.enabled = False  # events are our own: on transitions only, deduplicated
+    settings.watching.server_timeout = 300  # a float would become "300.0", which the API server refuses
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.background.cancellation_polling = 5  # the default of 60 s delays every deletion
+    return settings
+
+
+def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched: Set[Kind]) -> kopf.OperatorRegistry:
+    """A registry of its own, so that two operators in one process never share handlers.
+
+    ``watched``: kinds that the operator may follow; Deployments are followed in any case.
+    """
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    def follow(kind: Kind, **filters: Any) -> None:
+        _follow(registry, store, wakes, kind, **filters)
+
+    ours: dict[str, Any] = {"labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+    follow(LLAMA_DEPLOYMENT)
+    follow(LLAMA_TRIAL)
+    follow(LLAMA_WORKLOAD)
+    follow(JOB, **ours)
+    follow(DEPLOYMENT, when=lambda body, **_: _is_served(store, body))
+    for kind in (GPU_CLASS, NODE):
+        if kind in watched:
+            follow(kind)
+
+    @kopf.daemon(
+        LLAMA_DEPLOYMENT.group,
+        LLAMA_DEPLOYMENT.version,
+        LLAMA_DEPLOYMENT.plural,
+        registry=registry,
+        id="schedule",
+        cancellation_timeout=30,
+    )
+    async def schedule(*, stopped: Any, name: str, namespace: str | None, **_: Any) -> None:
+        key = (namespace or "", name)
+        wake = wakes.event(key)
+        while not stopped:
+            wake.clear()
+            seconds = await scheduled.reconcile(key)
+            await _first_of(wake, stopped, seconds * (1 + JITTER * random.random()))  # noqa: S311 - no secret
+        if kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
+            await scheduled.release(key)
+        wakes.forget(key)
+
+    return registry
+
+
+def _follow(registry: kopf.OperatorRegistry, store: Store, wakes: Wakes, kind: Kind, **filters: Any) -> None:
+    """Put every object of a kind into the store, and wake whom it concerns."""
+
+    @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"see-{kind.plural}", **filters)
+    async def see(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf passes it by name
+        manifest: Object = {"apiVersion": kind.api_version, "kind": kind.name} | dict(body)
+        if type == "DELETED":
+            store.remove(manifest)
+            news = True
+        else:
+            news = store.put(manifest)
+        if news:
+            wake_those_concerned(store, wakes, kind, manifest)
+
+
+async def _first_of(wake: asyncio.Event, stopped: Any, seconds: float) -> None:
+    """Until something happens, or the time is up. ``stopped.wait()`` is an awaitable and no coroutine, hence the
+    wrapper."""
+
+    async def stop() -> None:
+        await stopped.wait()
+
+    tasks = [asyncio.create_task(wake.wait()), asyncio.create_task(stop())]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def wake_those_concerned(store: Store, wakes: Wakes, kind: Kind, manifest: Object) -> None:
+    """Wake every LlamaDeployment that an object says something about."""
+    namespace, name = key_of(manifest)
+    if kind == LLAMA_DEPLOYMENT:
+        wakes.wake([(namespace, name), *_on_the_same_target(store, manifest)])
+    elif kind == GPU_CLASS:
+        wakes.wake(key for key, raw in store.of(LLAMA_DEPLOYMENT).items() if _uses_class(raw, name))
+    elif kind == LLAMA_WORKLOAD:
+        wakes.wake(key_of(raw) for raw in store.within(LLAMA_DEPLOYMENT, namespace) if _workload_of(raw) == name)
+    elif kind == DEPLOYMENT:
+        owner = labels_of(manifest).get(DEPLOYMENT_LABEL)
+        wakes.wake([(namespace, owner)] if owner else [])
+        wakes.wake(key_of(raw) for raw in store.within(LLAMA_DEPLOYMENT, namespace) if _target_of(raw) == name)
+    elif owner := labels_of(manifest).get(DEPLOYMENT_LABEL):
+        wakes.wake([(namespace, owner)])
+    if kind == JOB:
+        wakes.slot_is_free()
+
+
+def _is_served(store: Store, body: Mapping[str, Any]) -> bool:
+    """Whether a Deployment is one that somebody tunes: all others of the cluster are none of our business."""
+    if labels_of(body).get(DEPLOYMENT_LABEL):
+        return True
+    namespace, name = key_of(body)
+    return any(_target_of(raw) == name for raw in store.within(LLAMA_DEPLOYMENT, namespace))
+
+
+def _on_the_same_target(store: Store, manifest: Object) -> list[Key]:
+    """When the oldest goes, the next one takes over."""
+    target = _target_of(manifest)
+    if target is None:
+        return []
+    namespace, _ = key_of(manifest)
+    return [key_of(raw) for raw in store.within(LLAMA_DEPLOYMENT, namespace) if _target_of(raw) == target]
+
+
+def _target_of(raw: Mapping[str, Any]) -> str | None:
+    name: str | None = (((raw.get("spec") or {}).get("targetRef")) or {}).get("name")
+    return name
+
+
+def _workload_of(raw: Mapping[str, Any]) -> str | None:
+    name: str | None = ((((raw.get("spec") or {}).get("workload")) or {}).get("ref") or {}).get("name")
+    return name
+
+
+def _uses_class(raw: Mapping[str, Any], name: str) -> bool:
+    classes = (raw.get("spec") or {}).get("gpuClasses") or ()
+    return any(isinstance(one, dict) and one.get("name") == name for one in classes)

@@ -1,0 +1,232 @@
+"""Looks at everything that one plan rests on, and no more than that: the only part of the controller that reads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from slotune.api.labels import ROLLOUT_MANAGER
+from slotune.api.quantities import parse_duration
+from slotune.api.v1alpha1 import Production
+from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, NotFoundError, Object
+from slotune.controller.conflicts import conflict_of
+from slotune.controller.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    LLAMA_DEPLOYMENT,
+    SERVICE,
+    Kind,
+)
+from slotune.controller.observed import Observed
+from slotune.controller.references import References, gather_references, parse
+from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
+from slotune.controller.rollout_stage import apply_manifest, next_rollout_step
+from slotune.controller.settings import Settings
+from slotune.controller.store import Key, Store
+from slotune.controller.survey_look import look_at_survey
+from slotune.controller.trial_pods import DEFAULT_PORT
+from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
+from slotune.controller.world import gather_trials, running_trials
+from slotune.production.looks import take_look
+from slotune.production.queries import Pods, queries_for
+from slotune.production.watch import next_look, observe
+from slotune.rollout.facts import Conflict, Readings
+from slotune.rollout.facts import Look as RolloutLook
+from slotune.rollout.last_good import record_name
+from slotune.rollout.memory import Memory
+from slotune.rollout.planner import is_under_way
+from slotune.rollout.steps import Apply, Drain, RolloutStep, Verify
+
+__all__ = ["Observer"]
+
+REMEMBERED = 256
+"""Surveys and readings that are kept in memory; all can be read again."""
+
+
+class Observer:
+    """Reads for plans. What it remembers are answers that can't change, and can be lost."""
+
+    def __init__(self, cluster: Cluster, store: Store, settings: Settings, clock: Callable[[], datetime]) -> None:
+        self._cluster, self._store, self._settings = cluster, store, settings
+        self._reader = RolloutReader(cluster, store, clock)
+        self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
+        self._watched: dict[str, Production] = {}
+
+    def seen(self, key: Key) -> Object | None:
+        """The LlamaDeployment as it was seen last."""
+        raw = self._store.get(LLAMA_DEPLOYMENT, *key)
+        return None if raw is None else {"apiVersion": LLAMA_DEPLOYMENT.api_version, "kind": "LlamaDeployment"} | raw
+
+    async def observe(self, raw: Object, now: datetime) -> Observed:
+        """Everything that a plan for ``raw`` rests on."""
+        deployment, _, _ = parse(raw)
+        if deployment is None or deployment.spec.suspend:
+            references = await self._without_reading(raw)
+            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            return Observed(references, self._settings, now, trials=trials)
+        references = await gather_references(raw, self._store, self._cluster)
+        observed = Observed(references, self._settings, now, running=running_trials(self._store))
+        observed = await self._with_serving(observed)
+        if references.manifests is None or references.rival is not None:
+            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            return replace(observed, trials=trials)
+        observed = await self._with_survey(observed)
+        if not isinstance(observed.understood, Understood):
+            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            return replace(observed, trials=trials)
+        space = observed.understood.space
+        hardware = {name: one.is_gpu for name, one in space.hardware.items()}
+        trials = await gather_trials(references, space.context, self._store, self._cluster, hardware=hardware, now=now)
+        observed = await self._with_rollout(replace(observed, trials=trials), observed.understood)
+        return await self._with_production(observed)
+
+    async def _without_reading(self, raw: Object) -> References:
+        deployment, status, invalid = parse(raw)
+        if deployment is None:
+            return await gather_references(raw, self._store, self._cluster)
+        return References(raw, deployment, status, invalid)
+
+    async def _with_serving(self, observed: Observed) -> Observed:
+        """The Deployment and Service of owned mode, or the target."""
+        references = observed.references
+        if references.target is not None:
+            return replace(observed, serving=references.target)
+        if references.deployment is None or references.deployment.spec.template is None:
+            return observed
+        namespace, name = references.key
+        serving = self._store.get(DEPLOYMENT, namespace, name)
+        if serving is None:
+            serving = await self._get(DEPLOYMENT, namespace, name)
+        has_service = await self._get(SERVICE, namespace, name) is not None
+        return replace(observed, serving=serving, has_service=has_service)
+
+    async def _with_survey(self, observed: Observed) -> Observed:
+        digest = survey_digest(observed.references)
+        known = self._surveyed.get(digest)
+        survey = await look_at_survey(
+            observed.references, digest, self._store, self._cluster, known=known, now=observed.now
+        )
+        if survey.surveyed is None:
+            return replace(observed, survey=survey)
+        self._surveyed[digest] = survey.surveyed
+        while len(self._surveyed) > REMEMBERED:
+            self._surveyed.popitem(last=False)
+        return replace(observed, survey=survey, understood=understand(observed.references, survey.surveyed))
+
+    async def _with_rollout(self, observed: Observed, understood: Understood) -> Observed:
+        """What the rollout's next step asks to be read."""
+        references, deployment = observed.references, observed.references.deployment
+        assert deployment is not None
+        namespace, name = references.key
+        has_patch = await self._get(CONFIG_MAP, namespace, f"{name}-recommendation") is not None
+        observed = replace(observed, has_patch=has_patch)
+        if observed.serving is None or references.status.recommendation is None:
+            return observed
+        observed = replace(observed, autoscalers=await self._autoscalers(namespace))
+        memory = Memory.from_status(references.status)
+        if deployment.spec.rollout.mode == "Recommend" and not is_under_way(memory):
+            return observed
+        classes = understood.manifests.gpu_classes
+        wanted, today = references.status.recommendation.gpu_class, understood.baseline.candidate.gpu_class
+        capacity = await self._reader.capacity(classes.get(wanted, classes[today]), classes[today], observed.now)
+        observed = replace(observed, readings=Readings(capacity))
+        step = _step(observed, understood)
+        match step:
+            case Drain():
+                slots = await self._reader.slots(observed.serving, _port(understood), observed.now)
+                readings = replace(observed.readings, slots=slots)
+            case Verify() if step.next_look <= observed.now:
+                readings = replace(observed.readings, look=await self._rollout_look(observed, understood))
+            case Apply() if references.target is not None:
+                readings = replace(observed.readings, conflict=await self._dry_run(references, understood, step))
+            case _:
+                readings = observed.readings
+        return replace(observed, readings=readings, recorded=await self._recorded(references, memory))
+
+    async def _with_production(self, observed: Observed) -> Observed:
+        """What Prometheus says, when a look is due."""
+        deployment = observed.references.deployment
+        assert deployment is not None
+        prometheus = deployment.spec.observe.prometheus
+        if prometheus is None or observed.serving is None:
+            return observed
+        namespace, _ = observed.references.key
+        uid = str(observed.references.raw["metadata"]["uid"])
+        watched = self._watched.get(uid) or observed.references.status.production
+        interval_s = float(parse_duration(prometheus.interval))
+        if next_look(watched, interval_s, now=observed.now) > observed.now:
+            return replace(observed, watched=watched)
+        reader = await prometheus_reader(deployment, self._cluster, namespace)
+        pods = Pods(namespace, observed.serving["metadata"]["name"])
+        look = await take_look(reader, queries_for(prometheus, pods), observed.now)
+        self._watched[uid] = observe(look, deployment.spec.slo, watched, now=observed.now, interval_s=interval_s)
+        return replace(observed, production=look, watched=watched)
+
+    async def _rollout_look(self, observed: Observed, understood: Understood) -> RolloutLook:
+        """One look at the new configuration in production."""
+        deployment, record = observed.references.deployment, observed.references.status.rollout
+        assert deployment is not None
+        assert observed.serving is not None
+        number = 0 if record is None else record.kept + record.missed + record.inconclusive
+        prometheus = None
+        if deployment.spec.observe.prometheus is not None:
+            prometheus = await prometheus_reader(deployment, self._cluster, observed.references.key[0])
+        return await self._reader.look(
+            deployment,
+            observed.serving,
+            _port(understood),
+            understood.space.demand,
+            understood.space.promise,
+            number=number,
+            prometheus=prometheus,
+            now=observed.now,
+        )
+
+    async def _dry_run(self, references: References, understood: Understood, step: Apply) -> Conflict | None:
+        """Who owns a field that the apply would take; None when nobody does."""
+        manifest = apply_manifest(references, understood, step)
+        try:
+            await self._cluster.apply(manifest, ROLLOUT_MANAGER, force=False, dry_run=True)
+        except ConflictError as error:
+            return conflict_of(error)
+        return None
+
+    async def _recorded(self, references: References, memory: Memory) -> Object | None:
+        """The template to go back to, when a rollout is under way."""
+        good = memory.last_good
+        if good is None or good.template_digest is None or not is_under_way(memory):
+            return None
+        namespace, name = references.key
+        return await self._get(CONFIG_MAP, namespace, record_name(name, good.template_digest))
+
+    async def _autoscalers(self, namespace: str) -> tuple[Object, ...]:
+        try:
+            return tuple(await self._cluster.list(HORIZONTAL_POD_AUTOSCALER, namespace))
+        except ForbiddenError:
+            return ()
+
+    async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        try:
+            found = await self._cluster.get(kind, namespace, name)
+        except NotFoundError:
+            return None
+        self._store.put(found)
+        return found
+
+
+def _step(observed: Observed, understood: Understood) -> RolloutStep | None:
+    return next_rollout_step(
+        observed.references,
+        understood,
+        observed.serving,
+        autoscalers=observed.autoscalers,
+        readings=observed.readings,
+        now=observed.now,
+    )
+
+
+def _port(understood: Understood) -> int:
+    return understood.written.port or DEFAULT_PORT

@@ -1,0 +1,210 @@
+"""From one look to what is to be done: the whole of it is this chain, each stage named after what it finds out.
+
+Pure. Asked twice about the same look it says the same, so it does not matter which process asks, nor how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from slotune import __version__
+from slotune.api.v1alpha1.candidate import Environment
+from slotune.controller.actions import Delete
+from slotune.controller.conditions import Claim
+from slotune.controller.draft import Draft, Plan
+from slotune.controller.flights import POLL_S
+from slotune.controller.kinds import JOB
+from slotune.controller.observed import Observed
+from slotune.controller.production_stage import watch_production
+from slotune.controller.reasons import ConditionType, Reason
+from slotune.controller.rollout_stage import roll_out
+from slotune.controller.search_stage import Search, search
+from slotune.controller.serving_stage import serve
+from slotune.controller.status_answer import (
+    baseline_configuration,
+    binding_of,
+    nearest_of,
+    recommendation_of,
+    rejected_of,
+)
+from slotune.controller.status_story import phase_of, search_claims
+from slotune.controller.survey_stage import survey
+from slotune.controller.understanding import NotUnderstood, Understood
+
+__all__ = ["make_plan"]
+
+
+def make_plan(observed: Observed) -> Plan:
+    """What is to be done now."""
+    draft = Draft(observed.references, observed.now)
+    _decide(draft, observed)
+    return draft.close()
+
+
+def _decide(draft: Draft, observed: Observed) -> None:
+    """The first stage that finds something in the way has the last word; otherwise there is a search."""
+    if any(stage(draft, observed) for stage in _IN_THE_WAY):
+        return
+    assert isinstance(observed.understood, Understood)
+    _search_and_roll_out(draft, observed, observed.understood)
+
+
+def _invalid(draft: Draft, observed: Observed) -> bool:
+    references = observed.references
+    if references.deployment is not None:
+        return False
+    cure = f" Apply the CRDs of slotune {__version__}, or run the slotune that the spec was written for."
+    reason = Reason.VERSION_SKEW if references.is_foreign else Reason.INVALID_SPEC
+    draft.unresolved(reason, "; ".join(references.invalid) + (cure if references.is_foreign else ""))
+    return True
+
+
+def _suspended(draft: Draft, observed: Observed) -> bool:
+    """Nothing is started, what runs is ended, production stays as it is. What was known before stays said."""
+    deployment = observed.references.deployment
+    assert deployment is not None
+    if not deployment.spec.suspend:
+        return False
+    _stop_trials(draft, observed)
+    message = "spec.suspend is true: nothing is started, production stays as it is."
+    draft.claim(
+        Claim.false(ConditionType.RECONCILING, Reason.SUSPENDED),
+        Claim.false(ConditionType.STALLED, Reason.SUSPENDED),
+        Claim.false(ConditionType.READY, Reason.SUSPENDED, message),
+    )
+    draft.phase("Suspended")
+    return True
+
+
+def _rivalled(draft: Draft, observed: Observed) -> bool:
+    references = observed.references
+    if references.rival is None:
+        return False
+    assert references.target is not None or references.missing
+    name = references.raw["spec"]["targetRef"]["name"]
+    _stop_trials(draft, observed)
+    draft.unresolved(
+        Reason.TARGET_CONFLICT,
+        f"spec.targetRef.name is {name}: LlamaDeployment {references.rival} is older and has it already. Delete one of "
+        "the two, or name another Deployment.",
+    )
+    return True
+
+
+def _not_served(draft: Draft, observed: Observed) -> bool:
+    return not serve(draft, observed)
+
+
+def _missing(draft: Draft, observed: Observed) -> bool:
+    if not observed.references.missing:
+        return False
+    _stop_trials(draft, observed)
+    draft.unresolved(Reason.REFERENCE_NOT_FOUND, "; ".join(observed.references.missing))
+    return True
+
+
+def _not_surveyed(draft: Draft, observed: Observed) -> bool:
+    return not survey(draft, observed)
+
+
+def _not_understood(draft: Draft, observed: Observed) -> bool:
+    if not isinstance(observed.understood, NotUnderstood):
+        return False
+    _stop_trials(draft, observed)
+    draft.unresolved(observed.understood.reason, observed.understood.message)
+    return True
+
+
+_IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
+    _invalid,
+    _suspended,
+    _rivalled,
+    _not_served,
+    _missing,
+    _not_surveyed,
+    _not_understood,
+)
+"""In this order: what a person decided before what is so, what costs nothing before what takes a pod."""
+
+
+def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understood) -> None:
+    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, _what_was_read(understood)))
+    state = search(draft, observed, understood)
+    _tell_the_answer(draft, understood, state)
+    serving, news = roll_out(draft, observed, understood, state)
+    draft.claim(
+        *search_claims(
+            state.problem,
+            state.decision,
+            state.results,
+            purpose=state.purpose,
+            doing=state.doing,
+            serving=serving,
+            rollout=news,
+        )
+    )
+    draft.phase(phase_of(state.decision, purpose=state.purpose, rollout=news))
+    if state.blocked is not None:
+        draft.stalled(state.blocked.reason, state.blocked.message)
+        draft.phase("Failed")
+    watch_production(draft, observed, serving)
+
+
+def _tell_the_answer(draft: Draft, understood: Understood, state: Search) -> None:
+    """The answer and what is behind it; while a search runs, what an earlier one found is taken back only when the
+    question has changed."""
+    problem, decision = state.problem, state.decision
+    draft.set(
+        baseline=baseline_configuration(problem, decision, state.results, trials=state.names),
+        environment=_environment(understood, state),
+    )
+    if decision is None:
+        before = draft.references.status.progress
+        if before is None or before.inputs != understood.inputs:
+            draft.set(recommendation=None, binding_constraint=None, nearest=None, rejected=())
+        return
+    args = [] if decision.choice is None else understood.baseline.flags_for(decision.choice.candidate)
+    draft.set(
+        recommendation=recommendation_of(
+            problem,
+            decision,
+            args=args,
+            trials=state.names,
+            patch_config_map=None if decision.choice is None else f"{problem.name}-recommendation",
+        ),
+        binding_constraint=binding_of(problem, decision, state.results),
+        nearest=nearest_of(problem, decision, trials=state.names),
+        rejected=rejected_of(problem, decision),
+    )
+
+
+def _what_was_read(understood: Understood) -> str:
+    """What a reader of the user's server should know."""
+    baseline, problem = understood.baseline, understood.space
+    words = f"llama-server in container {understood.manifests.container.name}, {baseline.candidate.variant} on "
+    words += f"{baseline.candidate.gpu_class}; {len(problem.candidates) + len(problem.pruned):,} candidates"
+    return ". ".join([words, *(note.rstrip(".") for note in understood.reading.notes)]) + "."
+
+
+def _environment(understood: Understood, state: Search) -> Environment:
+    """What the measurements are true for."""
+    build = understood.surveyed.build
+    return Environment(
+        engine=None if build is None else f"b{build}",
+        image=understood.manifests.container.image,
+        models={name: facts.identity for name, facts in understood.surveyed.models.items()},
+        workload_digest=state.problem.demand.identity or None,
+        slotune=__version__,
+    )
+
+
+def _stop_trials(draft: Draft, observed: Observed) -> None:
+    """End the Jobs of trials under way; the trials stay, and go on when they are asked again."""
+    namespace, _ = observed.references.key
+    for flight in observed.trials.flights:
+        if flight.job is not None and not flight.job.deleting:
+            draft.do(Delete(JOB, namespace, flight.name, flight.job.uid))
+            draft.look_again(POLL_S)
+    if observed.survey is not None and observed.survey.job is not None and not observed.survey.job.deleting:
+        draft.do(Delete(JOB, namespace, observed.survey.job.name, observed.survey.job.uid))

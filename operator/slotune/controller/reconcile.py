@@ -1,0 +1,143 @@
+"""Look, plan, act: once through, for one LlamaDeployment. What goes wrong becomes a condition and a later look.
+
+It keeps nothing between two runs but caches that can be lost, so an operator that is killed anywhere goes on where the
+cluster stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from slotune.controller.act import Hands, SlotTakenError
+from slotune.controller.backoff import FIRST_S, failed_again, seconds_left, wait_s
+from slotune.controller.cluster import ClusterError, ConflictError, ForbiddenError, Object, UnavailableError
+from slotune.controller.draft import RESYNC_S, Draft, Plan
+from slotune.controller.events import event_object
+from slotune.controller.heartbeat import Heartbeat
+from slotune.controller.metrics import OperatorMetrics
+from slotune.controller.observe import Observer
+from slotune.controller.plan import make_plan
+from slotune.controller.reasons import Reason
+from slotune.controller.references import References, parse
+from slotune.controller.settings import Settings
+from slotune.controller.store import Key
+from slotune.controller.wakes import Wakes
+
+__all__ = ["Reconciler"]
+
+AT_ONCE = 16
+"""LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
+
+log = logging.getLogger("slotune.controller")
+
+
+class Reconciler:
+    """Drives every LlamaDeployment of one operator."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        hands: Hands,
+        wakes: Wakes,
+        *,
+        settings: Settings,
+        metrics: OperatorMetrics,
+        heartbeat: Heartbeat,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._observer, self._hands, self._wakes = observer, hands, wakes
+        self._settings, self._metrics, self._heartbeat, self._clock = settings, metrics, heartbeat, clock
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._unreachable: dict[Key, int] = {}
+        """Failures in a row of the API server itself: while it is down they can't be written anywhere."""
+
+    async def reconcile(self, key: Key) -> float:
+        """See :class:`slotune.controller.handlers.Scheduled`."""
+        async with self._at_once:
+            with self._heartbeat.working(time.monotonic), self._metrics.reconciling() as run:
+                try:
+                    seconds = await self._once(key)
+                except UnavailableError as error:
+                    run.result = "unavailable"
+                    return self._later(key, error)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again later
+                    run.result = "error"
+                    return await self._failed(key, error)
+        self._unreachable.pop(key, None)
+        return seconds
+
+    async def release(self, key: Key) -> None:
+        """See :class:`slotune.controller.handlers.Scheduled`."""
+
+    async def _once(self, key: Key) -> float:
+        raw = self._observer.seen(key)
+        if raw is None or raw["metadata"].get("deletionTimestamp"):
+            return RESYNC_S
+        now = self._clock()
+        observed = await self._observer.observe(raw, now)
+        # A search may think for seconds; the watches go on meanwhile.
+        plan = await asyncio.to_thread(make_plan, observed) if observed.needs_thought else make_plan(observed)
+        self._wakes.wait_for_slot(key, plan.waits_for_slot)
+        try:
+            await self._carry_out(raw, plan, now)
+        except SlotTakenError:  # another LlamaDeployment was quicker; the end of its trial wakes this one
+            self._wakes.wait_for_slot(key, waits=True)
+        return plan.requeue_s
+
+    async def _carry_out(self, raw: Object, plan: Plan, now: datetime) -> None:
+        await self._hands.carry_out(plan.before)
+        if await self._hands.apply_status(raw, plan.status):
+            reference = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], **raw["metadata"]}
+            identity = self._settings.identity
+            await self._hands.tell(
+                [event_object(note, reference, now=now, reporting_instance=identity) for note in plan.notes]
+            )
+        await self._hands.carry_out(plan.actions)
+
+    def _later(self, key: Key, error: UnavailableError) -> float:
+        count = self._unreachable[key] = self._unreachable.get(key, 0) + 1
+        log.warning("%s/%s: %s", *key, error)
+        return error.retry_after_s or wait_s(count)
+
+    async def _failed(self, key: Key, error: Exception) -> float:
+        """Say what went wrong in the status, and try again after a time that follows from the status."""
+        raw = self._observer.seen(key)
+        if isinstance(error, ConflictError) or raw is None:  # seen too early: the next look is enough
+            log.info("%s/%s: %s", *key, error)
+            return FIRST_S
+        if isinstance(error, ClusterError):
+            log.warning("%s/%s: %s", *key, error)
+        else:
+            log.exception("%s/%s: this is a defect of slotune", *key)
+        _, status, _ = parse(raw)
+        draft = Draft(References(raw, None, status), self._clock())
+        reason, message = _told(error)
+        failures = failed_again(status.failures, reason, self._clock())
+        draft.set(failures=failures, phase="Failed")
+        draft.stalled(reason, message)
+        try:
+            await self._carry_out(raw, draft.close(), self._clock())
+        except ClusterError as second:
+            log.warning("%s/%s: %s", *key, second)
+        return seconds_left(failures, self._clock())
+
+
+def _told(error: Exception) -> tuple[Reason, str]:
+    if isinstance(error, ForbiddenError):
+        return (
+            Reason.FORBIDDEN,
+            (
+                f"slotune's role does not allow {error.what}: {error.message}. Give it the right, or turn off what "
+                "needs it."
+            ),
+        )
+    if isinstance(error, ClusterError):
+        return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."
+    return (
+        Reason.INTERNAL_ERROR,
+        f"slotune failed with {type(error).__name__}; its log has the details. It tries again.",
+    )

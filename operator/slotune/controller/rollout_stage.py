@@ -1,0 +1,282 @@
+"""The stage of a plan that brings the answer to production, and keeps the recommendation ready to be applied.
+
+What to do next is decided in :mod:`slotune.rollout`, from the status as it is stored: an answer is written down before
+anything acts on it. Here a step becomes actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, ROLLOUT_MANAGER
+from slotune.api.v1alpha1 import LlamaDeployment
+from slotune.controller.actions import Apply as ApplyManifest
+from slotune.controller.cluster import Object
+from slotune.controller.conditions import Claim
+from slotune.controller.draft import Draft
+from slotune.controller.flights import owner_reference
+from slotune.controller.observed import Observed
+from slotune.controller.reasons import ConditionType, Reason
+from slotune.controller.references import References
+from slotune.controller.search_stage import Search
+from slotune.controller.serving_story import Serving as Served
+from slotune.controller.serving_story import serving_of
+from slotune.controller.status_story import RolloutNews, rollout_news
+from slotune.controller.understanding import Understood
+from slotune.llama.candidate import Candidate
+from slotune.production.verification import Decision as Judged
+from slotune.production.verification import judge_counts
+from slotune.rollout.change import Change, compose_change, kustomize_files
+from slotune.rollout.facts import CANDIDATE_ANNOTATION, Readings, Serving, template_digest
+from slotune.rollout.intent import Intent
+from slotune.rollout.last_good import LastGoodLostError, template_from_record, template_record
+from slotune.rollout.memory import Memory
+from slotune.rollout.owned import serving_deployment, serving_pod_template
+from slotune.rollout.planner import plan_rollout
+from slotune.rollout.steps import (
+    Apply,
+    Drain,
+    Refuse,
+    RollBack,
+    RolloutStep,
+    Verify,
+    Wait,
+    WriteAhead,
+)
+from slotune.tuning.trial_objects import candidate_of
+
+__all__ = ["apply_manifest", "next_rollout_step", "roll_out"]
+
+T = ConditionType
+
+AT_ONCE_S = 0.5
+SOON_S = 2.0
+
+
+def next_rollout_step(
+    references: References,
+    understood: Understood,
+    serving: Object | None,
+    *,
+    autoscalers: Sequence[Object],
+    readings: Readings,
+    now: datetime,
+) -> RolloutStep | None:
+    """What the rollout does next; None while no answer of this search is stored in the status."""
+    deployment, status = references.deployment, references.status
+    assert deployment is not None
+    stored = status.recommendation is not None and status.progress is not None
+    if not stored or status.progress is None or status.progress.inputs != understood.inputs:
+        return None
+    slo_met = status.condition(T.SLO_MET)
+    change = _change(understood, _wanted(references))
+    known = deployment.model_copy(update={"status": status})
+    intent = Intent.from_deployment(
+        known,
+        understood.manifests.container.name,
+        keeps_slo={"True": True, "False": False}.get(slo_met.status) if slo_met is not None else None,
+        writes_args=change.writes_args,
+        source=_source(deployment, references, change),
+    )
+    facts = None
+    if serving is not None:
+        facts = Serving.from_deployment(serving, understood.manifests.container.name, autoscalers)
+
+    def judge(
+        kept: int, missed: int, inconclusive: int
+    ) -> tuple[Literal["Success", "Failure", "Inconclusive", "Continue"], str]:
+        judgement = judge_counts(deployment.spec.rollout.verify, kept=kept, missed=missed, inconclusive=inconclusive)
+        return _JUDGED[judgement.decision], judgement.reason
+
+    return plan_rollout(intent, facts, Memory.from_status(status), readings, now, judge=judge)
+
+
+_JUDGED: dict[Judged, Literal["Success", "Failure", "Inconclusive", "Continue"]] = {
+    Judged.SUCCESS: "Success",
+    Judged.FAILURE: "Failure",
+    Judged.INCONCLUSIVE: "Inconclusive",
+    Judged.CONTINUE: "Continue",
+}
+
+
+def roll_out(
+    draft: Draft, observed: Observed, understood: Understood, state: Search
+) -> tuple[Served | None, RolloutNews | None]:
+    """What serves production, and where the way to it stands. None: only a recommendation is asked for."""
+    serving = _what_serves(observed, understood, state)
+    if state.decision is None or state.decision.choice is None:
+        return serving, None
+    references = observed.references
+    assert references.deployment is not None
+    _keep_the_patch(draft, observed, understood, state)
+    step = next_rollout_step(
+        references,
+        understood,
+        observed.serving,
+        autoscalers=observed.autoscalers,
+        readings=observed.readings,
+        now=observed.now,
+    )
+    if step is None:
+        draft.look_again(AT_ONCE_S)
+        if references.deployment.spec.rollout.mode == "Recommend":
+            return serving, None
+        words = "the answer is written down before production is touched"
+        return serving, RolloutNews("Working", Claim.false(T.ROLLED_OUT, Reason.ROLLING_OUT, words), "RollingOut")
+    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+        step = Refuse("LastGoodLost", lost)
+    _take(draft, observed, understood, step)
+    return serving, rollout_news(step)
+
+
+def _take(draft: Draft, observed: Observed, understood: Understood, step: RolloutStep) -> None:
+    """The step as actions."""
+    owned = observed.references.target is None
+    match step:
+        case WriteAhead():
+            if step.record_template and observed.serving is not None:
+                assert observed.references.deployment is not None
+                record = template_record(observed.references.deployment, observed.serving["spec"]["template"])
+                draft.do_first(ApplyManifest(record, ROLLOUT_MANAGER))
+            draft.set(**step.memory.for_status())
+            draft.look_again(AT_ONCE_S)
+        case Apply():
+            manifest = apply_manifest(observed.references, understood, step)
+            draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER, force=owned))
+            draft.look_again(SOON_S)
+        case RollBack():
+            draft.do(ApplyManifest(_way_back(observed, step), ROLLOUT_MANAGER, force=owned))
+            draft.look_again(SOON_S)
+        case Drain() | Verify():
+            draft.look_again((step.next_look - observed.now).total_seconds())
+        case Wait(until=until) if until is not None:
+            draft.look_again((until - observed.now).total_seconds())
+
+
+def apply_manifest(references: References, understood: Understood, step: Apply) -> Object:
+    """What server-side apply sends for a candidate: the whole Deployment where it is slotune's own, else only the
+    fields that change."""
+    deployment = references.deployment
+    assert deployment is not None
+    change = _change(understood, _wanted(references))
+    if references.target is None:
+        template = change.patched_template(references.raw["spec"]["template"])
+        more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
+        return serving_deployment(deployment, template, step.candidate_hash, step.replicas, **more)
+    patch = change.template_patch()
+    metadata = patch.setdefault("metadata", {})
+    metadata["annotations"] = {**metadata.get("annotations", {}), CANDIDATE_ANNOTATION: step.candidate_hash}
+    return _on_target(references.target, patch, step.replicas)
+
+
+def _lost(observed: Observed, step: RollBack) -> str:
+    """Why the recorded template can't be had; empty when it can."""
+    try:
+        _recorded(observed, step)
+    except LastGoodLostError as error:
+        return str(error)
+    return ""
+
+
+def _recorded(observed: Observed, step: RollBack) -> Object:
+    return template_from_record(observed.recorded, observed.references.key[1], step.to.template_digest or "")
+
+
+def _way_back(observed: Observed, step: RollBack) -> Object:
+    """The template that was recorded, whole."""
+    references, template = observed.references, _recorded(observed, step)
+    assert references.deployment is not None
+    if references.target is not None:
+        return _on_target(references.target, template, step.replicas)
+    more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    candidate_hash = annotations.get(CANDIDATE_ANNOTATION)
+    return serving_deployment(references.deployment, template, candidate_hash, step.replicas, **more)
+
+
+def _on_target(target: Object, template: Object, replicas: int | None) -> Object:
+    metadata = target["metadata"]
+    spec: Object = {"template": template}
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "spec": spec,
+    }
+
+
+def _wanted(references: References) -> Candidate:
+    recommendation = references.status.recommendation
+    assert recommendation is not None
+    return candidate_of(recommendation.candidate)
+
+
+def _change(understood: Understood, candidate: Candidate) -> Change:
+    """In owned mode the template is slotune's to change; a ConfigMap that others may use is left alone."""
+    manifests = understood.manifests
+    return compose_change(
+        manifests.template,
+        manifests.container,
+        understood.written,
+        candidate,
+        config_maps=manifests.config_maps,
+        only_pod=True,
+    )
+
+
+def _source(deployment: LlamaDeployment, references: References, change: Change) -> str | None:
+    """Digest of the template that owned mode would send."""
+    if references.target is not None or references.status.recommendation is None:
+        return None
+    template = change.patched_template(references.raw["spec"]["template"])
+    candidate_hash = references.status.recommendation.candidate_hash
+    return template_digest(serving_pod_template(deployment, template, candidate_hash))
+
+
+def _what_serves(observed: Observed, understood: Understood, state: Search) -> Served | None:
+    """The candidate that serves now at its replicas; None while pods are being replaced, or nobody knows."""
+    if observed.serving is None:
+        return None
+    facts = Serving.from_deployment(observed.serving, understood.manifests.container.name, observed.autoscalers)
+    if not facts.is_settled or facts.available == 0:
+        return None
+    return serving_of(state.problem, state.decision, facts.candidate, facts.desired)
+
+
+def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, state: Search) -> None:
+    """The ConfigMap with a ready Kustomize component, for whoever applies it."""
+    decision, references = state.decision, observed.references
+    assert decision is not None
+    assert decision.choice is not None
+    recommendation = draft.status.recommendation
+    if recommendation is not None and recommendation == references.status.recommendation and observed.has_patch:
+        return
+    namespace, name = references.key
+    target = references.target["metadata"]["name"] if references.target is not None else name
+    manifests = understood.manifests
+    change = compose_change(
+        manifests.template,
+        manifests.container,
+        understood.written,
+        decision.choice.candidate,
+        config_maps=manifests.config_maps,
+    )
+    header = [f"slotune: {decision.reason}", *decision.proved[:2]]
+    replicas = None if observed.autoscalers else decision.choice.replicas
+    files = kustomize_files(change, deployment=target, replicas=replicas, header=header)
+    manifest: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": f"{name}-recommendation",
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: name},
+            "ownerReferences": [owner_reference(references.raw)],
+        },
+        "data": files,
+    }
+    draft.do_first(ApplyManifest(manifest, ROLLOUT_MANAGER))

@@ -1,0 +1,129 @@
+"""One operator process: it connects, fills the store, starts the watches, and serves its health until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import kopf
+
+from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
+from slotune.controller.act import Hands
+from slotune.controller.cluster import Cluster, ForbiddenError, NotFoundError
+from slotune.controller.handlers import build_registry, settings_for
+from slotune.controller.health import serve_health, serve_metrics
+from slotune.controller.heartbeat import Heartbeat, keep_beating
+from slotune.controller.kinds import (
+    GPU_CLASS,
+    JOB,
+    LLAMA_DEPLOYMENT,
+    LLAMA_TRIAL,
+    LLAMA_WORKLOAD,
+    NODE,
+    Kind,
+)
+from slotune.controller.kube_cluster import KubeCluster
+from slotune.controller.metrics import OperatorMetrics
+from slotune.controller.observe import Observer
+from slotune.controller.reconcile import Reconciler
+from slotune.controller.settings import Settings
+from slotune.controller.store import Store
+from slotune.controller.wakes import Wakes
+
+__all__ = ["CRDsMissingError", "fill", "run_operator"]
+
+
+class CRDsMissingError(Exception):
+    """The cluster does not know slotune's kinds."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"the cluster does not know {kind}: apply slotune's CRDs first (slotune crds | kubectl apply -f -)"
+        )
+
+
+async def run_operator(settings: Settings, stop: asyncio.Event | None = None) -> None:
+    """Run until ``stop`` is set, or SIGTERM or SIGINT comes.
+
+    Raises:
+        CRDsMissingError: there is nothing to watch.
+        UnavailableError: the API server can't be reached.
+    """
+    stop = stop or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    store, wakes = Store(), Wakes()
+    async with await KubeCluster.connect(settings.kubeconfig) as cluster:
+        watched = await fill(store, cluster, settings.namespaces)
+        heartbeat, metrics = Heartbeat(time.monotonic()), OperatorMetrics()
+        reconciler = Reconciler(
+            Observer(cluster, store, settings, _now),
+            Hands(cluster, store, settings.max_trials),
+            wakes,
+            settings=settings,
+            metrics=metrics,
+            heartbeat=heartbeat,
+            clock=_now,
+        )
+        ready = asyncio.Event()
+        async with _beside(
+            keep_beating(heartbeat, time.monotonic),
+            serve_health(heartbeat, settings.health_port, ready.is_set, time.monotonic),
+            serve_metrics(metrics, settings.metrics_port),
+        ):
+            await kopf.operator(
+                registry=build_registry(reconciler, store, wakes, watched=watched),
+                settings=settings_for(cluster_wide=not settings.namespaces),
+                clusterwide=not settings.namespaces,
+                namespaces=settings.namespaces,
+                stop_flag=stop,
+                ready_flag=ready,
+            )
+
+
+async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> frozenset[Kind]:
+    """List everything that is watched once, before anything is decided: a plan that has not seen the trials would ask
+    them all again. Kinds that may be followed; those of the whole cluster take rights that a namespaced role may lack.
+    """
+    places: tuple[str | None, ...] = namespaces or (None,)
+    for kind in (LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, JOB):
+        labels = f"{MANAGED_BY_LABEL}={MANAGED_BY}" if kind == JOB else ""
+        for namespace in places:
+            try:
+                found = await cluster.list(kind, namespace, labels)
+            except NotFoundError as error:
+                raise CRDsMissingError(kind.name) from error
+            for manifest in found:
+                store.put(manifest)
+    allowed = {LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, JOB}
+    for kind in (GPU_CLASS, NODE):
+        try:
+            for manifest in await cluster.list(kind, None):
+                store.put(manifest)
+            allowed.add(kind)
+        except ForbiddenError:
+            continue
+    return frozenset(allowed)
+
+
+@contextlib.asynccontextmanager
+async def _beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Tasks that run as long as the block does. They start before kopf, which would end tasks that it finds later."""
+    tasks = [asyncio.create_task(one) for one in coroutines]
+    try:
+        await asyncio.sleep(0)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,255 @@
+"""The stage of a plan that searches: it lands what is under way, asks the pure search what comes next, and makes that
+trial. Pure itself: results are read from LlamaTrials, and new ones are actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.v1alpha1.meta import API_VERSION
+from slotune.api.v1alpha1.trial import LlamaTrialSpec
+from slotune.controller.actions import Create, Delete
+from slotune.controller.backoff import failed_again, seconds_left
+from slotune.controller.cluster import Object
+from slotune.controller.draft import Draft
+from slotune.controller.events import trial_ended
+from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_reference
+from slotune.controller.kinds import JOB, LLAMA_TRIAL
+from slotune.controller.observed import Observed
+from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
+from slotune.controller.trial_pods import start_trial
+from slotune.controller.understanding import Understood
+from slotune.diagnose.binding import binding_constraint
+from slotune.sandbox.judgement import Blocked
+from slotune.sandbox.kept_template import UnusableTemplateError
+from slotune.search.best_first import next_step
+from slotune.search.decision import Decision, DecisionKind
+from slotune.search.problem import Problem
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.tuning.trial_objects import result_of, trial_name, trial_of, trial_spec
+from slotune.verdict.verdicts import Outcome
+
+__all__ = ["Search", "search"]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where the search stands after this plan."""
+
+    problem: Problem
+    results: tuple[TrialResult, ...] = field(repr=False)
+    decision: Decision | None = None
+    """None while there is something to measure."""
+    purpose: Purpose | None = None
+    """Of the trial that runs or comes next."""
+    doing: str = ""
+    blocked: Blocked | None = None
+    """Why it can't go on without somebody."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Name of the LlamaTrial by trial key."""
+
+
+def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
+    """One step of the search."""
+    trials = observed.trials
+    found = [(trial, result) for trial in trials.finished if (result := result_of(trial)) is not None]
+    results = tuple(result for _, result in found)
+    names = {result.trial.key(understood.space.context): trial.metadata.name for trial, result in found}
+    problem = understood.refined(results)
+    _tidy(draft, observed)
+    flights = [flight for flight in trials.flights if _still_asked(flight, problem)]
+    for flight in trials.flights:
+        if flight not in flights:
+            _cancel(draft, flight)
+    state = Search(problem, results, names=names)
+    if (failed := _baseline_that_does_not_start(problem, results)) is not None:
+        for flight in flights:
+            _cancel(draft, flight)
+        words = f"what runs today did not start in a trial: {failed.verdict.reason}"
+        cure = (
+            "Check what a trial's pod lacks that production's has, or correct the template; no candidate is to blame."
+        )
+        blocked = Blocked("BaselineDoesNotStart", f"{words}. {cure}")
+        return _progressed(draft, observed, Search(problem, results, None, Purpose.BASELINE, "", blocked, names), [])
+    if flights:
+        return _go_on(draft, observed, understood, state, flights)
+    step = next_step(problem, results)
+    if isinstance(step, Decision):
+        draft.set(failures=None)
+        return _progressed(draft, observed, Search(problem, results, _bound(problem, results, step), names=names), [])
+    return _ask(draft, observed, understood, state, step)
+
+
+def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search, trial: Trial) -> Search:
+    """Make the next trial. Its Job comes with the next look, which the new object brings about."""
+    namespace, name = observed.references.key
+    assert observed.references.deployment is not None
+    spec = observed.references.deployment.spec
+    key = trial.key(state.problem.context)
+    asked = trial_spec(
+        trial,
+        state.problem,
+        deployment_name=name,
+        model_path=understood.baseline.paths[trial.candidate.variant],
+        workload=understood.manifests.workload,
+        slo=spec.slo,
+        measurement=spec.measurement,
+        pod_template_digest=understood.pod_digest,
+        workload_digest=state.problem.demand.identity,
+    )
+    manifest = _manifest(asked, trial_name(name, key), namespace, observed.references.raw)
+    draft.do(Create(manifest))
+    draft.look_again(POLL_S)
+    running = [RunningTrial(trial_name(name, key), trial)]
+    words = doing(state.problem, state.results, running)
+    after = Search(state.problem, state.results, None, trial.purpose, words, None, state.names)
+    return _progressed(draft, observed, after, running)
+
+
+def _go_on(
+    draft: Draft, observed: Observed, understood: Understood, state: Search, flights: Sequence[Flight]
+) -> Search:
+    """Land every trial under way. There is one at a time, unless a kill came at a bad moment."""
+    running, blocked = [], None
+    for flight in flights:
+        trial = trial_of(flight.trial.spec)
+        if flight.job is None:
+            try:
+                waits = start_trial(draft, observed, understood, flight)
+            except UnusableTemplateError as error:
+                blocked, waits = Blocked("Refused", f"A trial can't be made from the pod: {error}"), "another template"
+            running.append(RunningTrial(flight.name, trial, waits_for=waits))
+            continue
+        landing = land(flight, observed.now)
+        draft.do(*landing.actions)
+        draft.look_again(POLL_S)
+        _tell(draft, flight, landing, state.problem)
+        blocked = landing.blocked or blocked
+        waiting = landing.waiting
+        held = waiting.message if waiting is not None and waiting.phase != "Running" else ""
+        running.append(RunningTrial(flight.name, trial, None if waiting is None else waiting.progress, held))
+        if waiting is not None and waiting.progress is not None:
+            draft.set(failures=None)  # a trial is measured: what stood in the way does not any more
+    if blocked is not None:
+        draft.set(failures=failed_again(draft.status.failures, blocked.reason, observed.now))
+        draft.look_again(max(POLL_S, seconds_left(draft.status.failures, observed.now)))
+    blocked = blocked or _still_blocked(draft)
+    words = doing(state.problem, state.results, running)
+    purpose = trial_of(flights[0].trial.spec).purpose
+    after = Search(state.problem, state.results, None, purpose, words, blocked, state.names)
+    return _progressed(draft, observed, after, running)
+
+
+def _still_blocked(draft: Draft) -> Blocked | None:
+    """A new try does not yet mean that what stood in the way is gone: until a trial is measured, it is said."""
+    failures = draft.status.failures
+    if failures is None or failures.reason is None:
+        return None
+    known = draft.references.status.condition("Stalled")
+    return Blocked(failures.reason, known.message if known is not None else "the last try to run a trial failed")
+
+
+def _tell(draft: Draft, flight: Flight, landing: Landing, problem: Problem) -> None:
+    """An end is worth an event, and shows that trials can run here."""
+    if landing.ended is None:
+        return
+    draft.set(failures=None)
+    result = landing.ended.result
+    note = trial_ended(flight.name, result, trial_label(problem, result.trial))
+    if note is not None:
+        draft.note([note])
+    draft.look_again(0.5)
+
+
+def _progressed(draft: Draft, observed: Observed, state: Search, running: Sequence[RunningTrial]) -> Search:
+    before = observed.references.status.progress
+    assert isinstance(observed.understood, Understood)
+    inputs = observed.understood.inputs
+    anew = before is None or before.inputs != inputs
+    progress = progress_of(
+        state.problem,
+        state.results,
+        running,
+        reused=observed.trials.reused,
+        started_at=draft.stamp if anew or before is None else before.started_at,
+        now=observed.now,
+        before=None if anew else before,
+    )
+    draft.set(progress=progress.model_copy(update={"inputs": inputs}))
+    if state.decision is not None and (
+        anew or observed.references.status.last_search_time is None or _was_open(observed)
+    ):
+        draft.set(last_search_time=draft.stamp)
+    return state
+
+
+def _was_open(observed: Observed) -> bool:
+    condition = observed.references.status.condition("SearchCompleted")
+    return condition is None or condition.status != "True"
+
+
+def _baseline_that_does_not_start(problem: Problem, results: Sequence[TrialResult]) -> TrialResult | None:
+    """The failed start of what runs today. A server that never came up says nothing about candidates: the trial's pod
+    may lack what production's has."""
+    for result in results:
+        today = result.trial.candidate == problem.baseline and result.trial.purpose is Purpose.BASELINE
+        never_up = result.failure is not None and result.probe is None and not result.effective
+        if today and never_up and result.verdict.outcome is Outcome.FAIL:
+            return result
+    return None
+
+
+def _bound(problem: Problem, results: Sequence[TrialResult], decision: Decision) -> Decision:
+    """With what stands in the way, where there is no answer."""
+    if decision.kind is DecisionKind.FOUND:
+        return decision
+    code, sentence, nearest = binding_constraint(problem, results)
+    return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)
+
+
+def _still_asked(flight: Flight, problem: Problem) -> bool:
+    """Whether a trial answers a question of this search: of one context, and of a candidate that may still win."""
+    if flight.trial.spec.context_digest != problem.context:
+        return False
+    candidate = trial_of(flight.trial.spec).candidate
+    return candidate == problem.baseline or candidate in problem.candidates
+
+
+def _cancel(draft: Draft, flight: Flight) -> None:
+    """Its Job goes with it."""
+    metadata = flight.raw["metadata"]
+    draft.do(Delete(LLAMA_TRIAL, metadata["namespace"], metadata["name"], metadata["uid"]))
+    draft.look_again(POLL_S)
+
+
+def _tidy(draft: Draft, observed: Observed) -> None:
+    """Jobs of trials that have ended hold nothing but logs; trials of earlier questions are kept up to a number."""
+    namespace, _ = observed.references.key
+    for job in observed.trials.leftovers:
+        if not job.deleting:
+            draft.do(Delete(JOB, namespace, job.name, job.uid))
+    assert observed.references.deployment is not None
+    keep = observed.references.deployment.spec.sandbox.retain_trials
+    current = {trial.metadata.name for trial in observed.trials.finished}
+    old = [trial for trial in observed.trials.kept if trial.metadata.name not in current]
+    for trial in old[keep:]:
+        draft.do(Delete(LLAMA_TRIAL, namespace, trial.metadata.name, trial.metadata.uid))
+
+
+def _manifest(spec: LlamaTrialSpec, name: str, namespace: str, owner: Object) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LlamaTrial",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY,
+                DEPLOYMENT_LABEL: owner["metadata"]["name"],
+                CONTEXT_LABEL: spec.context_digest,
+            },
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": spec.to_manifest(),
+    }

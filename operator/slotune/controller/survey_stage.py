@@ -1,0 +1,123 @@
+"""The stage of a plan that gets to know the weights and the image, before any search."""
+
+from __future__ import annotations
+
+from slotune.api.labels import SANDBOX_MANAGER
+from slotune.controller.actions import Apply, Create, Delete
+from slotune.controller.backoff import failed_again, seconds_left
+from slotune.controller.draft import Draft
+from slotune.controller.flights import POLL_S, owner_reference
+from slotune.controller.kinds import JOB
+from slotune.controller.observed import Observed, Survey
+from slotune.controller.reasons import Reason
+from slotune.controller.survey_look import facts_config_map
+from slotune.controller.trial_pods import survey_server
+from slotune.controller.understanding import Surveyed
+from slotune.llama.model_facts import ModelFacts
+from slotune.sandbox.job import ClientImage, network_policy
+from slotune.sandbox.judgement import Blocked, Ended, Retry, Waiting
+from slotune.sandbox.kept_template import UnusableTemplateError
+from slotune.sandbox.survey_job import survey_job
+from slotune.sandbox.survey_outcome import Surveyed as Found
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["survey"]
+
+
+def survey(draft: Draft, observed: Observed) -> bool:
+    """Find out what the weights are. Whether it is known, so that the plan may go on."""
+    look = observed.survey
+    assert look is not None
+    if look.surveyed is not None:
+        if look.job is not None and not look.job.deleting:
+            draft.do(Delete(JOB, observed.references.key[0], look.name, look.job.uid))
+        return True
+    draft.look_again(POLL_S)
+    if look.job is None:
+        _start(draft, observed, look)
+    else:
+        _judge(draft, observed, look)
+    return False
+
+
+def _start(draft: Draft, observed: Observed, look: Survey) -> None:
+    """Start the survey, unless it has just failed: then what it said stays said until the next try."""
+    references = observed.references
+    assert references.deployment is not None
+    assert references.manifests is not None
+    failures = draft.status.failures
+    if failures is not None and (seconds := seconds_left(failures, observed.now)) > 0:
+        known = references.status.condition("Stalled")
+        draft.unresolved(failures.reason or Reason.MODEL_UNREADABLE, known.message if known else "the survey failed")
+        draft.look_again(seconds)
+        return
+    namespace, name = references.key
+    spec = references.deployment.spec
+    try:
+        job = survey_job(
+            look.name,
+            owner_reference(references.raw),
+            namespace,
+            references.template or {},
+            survey_server(observed),
+            models={variant.name: variant.path for variant in spec.models},
+            digest=look.digest,
+            gpu_class=references.manifests.gpu_classes[spec.gpu_classes[0].name],
+            sandbox=spec.sandbox,
+            client=ClientImage(observed.settings.trial_image, observed.settings.image_pull_policy),
+        )
+    except (UnusableTemplateError, InvalidInputError) as error:
+        draft.unresolved(Reason.REFUSED, str(error))
+        return
+    uid = str(references.raw["metadata"]["uid"])
+    draft.do(Apply(network_policy(name, namespace, uid, spec.sandbox), SANDBOX_MANAGER), Create(job))
+    draft.working(Reason.PROGRESSING, "The weights files are looked at before anything is measured.")
+    draft.phase("Pending")
+
+
+def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
+    assert look.job is not None
+    namespace, _ = observed.references.key
+    end = Delete(JOB, namespace, look.name, look.job.uid)
+    match look.judgement:
+        case Found() as found:
+            problems = _problems(observed, found)
+            if problems:
+                _failed(draft, observed, Reason.MODEL_UNREADABLE, "; ".join(problems))
+                draft.do(end)
+                return
+            models = {name: one for name, one in found.models.items() if isinstance(one, ModelFacts)}
+            surveyed = Surveyed(models, found.build)
+            draft.do(Apply(facts_config_map(observed.references, look, surveyed), SANDBOX_MANAGER))
+            draft.set(failures=None)
+            draft.working(Reason.PROGRESSING, "The weights files were looked at.")
+            draft.look_again(0.5)
+        case Blocked() as blocked:
+            _failed(draft, observed, blocked.reason, blocked.message)
+            if blocked.reason != "NoCapacity":
+                draft.do(end)
+        case Retry() as retry:
+            draft.working(Reason.PROGRESSING, f"The weights files are looked at again: {retry.message}")
+            draft.do(end)
+        case Waiting() as waiting:
+            draft.working(Reason.PROGRESSING, f"The weights files are looked at: {waiting.message}")
+            draft.phase("Pending")
+        case Ended() | None:  # a survey is never judged so; its Job is being deleted
+            draft.working(Reason.PROGRESSING, "The weights files are looked at again.")
+
+
+def _failed(draft: Draft, observed: Observed, reason: str, message: str) -> None:
+    failures = failed_again(draft.status.failures, reason, observed.now)
+    draft.set(failures=failures)
+    draft.unresolved(reason, message)
+    draft.look_again(max(POLL_S, seconds_left(failures, observed.now)))
+
+
+def _problems(observed: Observed, found: Found) -> list[str]:
+    """What is wrong with each file, at the field that names it."""
+    assert observed.references.deployment is not None
+    return [
+        f"spec.models[{index}].path is {variant.path}: {one.message}"
+        for index, variant in enumerate(observed.references.deployment.spec.models)
+        if (one := found.models.get(variant.name)) is not None and not isinstance(one, ModelFacts)
+    ]

@@ -1,0 +1,109 @@
+"""The Job of a trial, made from what a look has found: which server, in which environment, on which nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slotune.api.labels import SANDBOX_MANAGER
+from slotune.api.references import Manifests
+from slotune.controller.actions import Apply, StartTrial
+from slotune.controller.backoff import seconds_left
+from slotune.controller.draft import Draft
+from slotune.controller.flights import POLL_S, Flight
+from slotune.controller.observed import Observed
+from slotune.controller.understanding import Understood
+from slotune.llama.flags import to_args
+from slotune.sandbox.job import ClientImage, TrialServer, network_policy, trial_job
+from slotune.sandbox.server_environment import server_environment
+from slotune.search.rates import START_ALLOWANCE_S, seconds_at
+from slotune.tuning.pod_reading import read_pod
+from slotune.tuning.reading import measurement_of
+from slotune.tuning.trial_objects import trial_of
+
+__all__ = ["start_trial", "survey_server", "trial_server"]
+
+DEFAULT_PORT = 8080
+SLOT_LOST_S = 60.0
+UNLIMITED_MARGIN = 1.5
+"""A trial without a limit of its own gets what all its requests take at most, and half of that again."""
+
+
+def start_trial(draft: Draft, observed: Observed, understood: Understood, flight: Flight) -> str:
+    """Start the Job of a trial if it may run now; what it waits for otherwise, as the end of a sentence.
+
+    Raises UnusableTemplateError when the user's pod can't be measured.
+    """
+    if (seconds := seconds_left(draft.status.failures, observed.now)) > 0:
+        draft.look_again(seconds)
+        return f"another try in {seconds:.0f} s"
+    if observed.running >= observed.settings.max_trials:
+        draft.waits_for_slot = True  # its end wakes this one; the time is only for an event that was lost
+        draft.look_again(SLOT_LOST_S)
+        others = "another trial" if observed.running == 1 else f"{observed.running} other trials"
+        return f"{others} to end (at most {observed.settings.max_trials} at a time)"
+    deployment, template = observed.references.deployment, observed.references.template
+    assert deployment is not None
+    assert template is not None
+    namespace, name = observed.references.key
+    sandbox = deployment.spec.sandbox
+    job = trial_job(
+        flight.trial,
+        template,
+        trial_server(observed, understood, flight),
+        gpu_class=understood.manifests.gpu_classes[flight.trial.spec.candidate.gpu_class],
+        sandbox=sandbox,
+        client=ClientImage(observed.settings.trial_image, observed.settings.image_pull_policy),
+        measuring_s=_longest_s(understood, flight),
+    )
+    uid = str(observed.references.raw["metadata"]["uid"])
+    draft.do(Apply(network_policy(name, namespace, uid, sandbox), SANDBOX_MANAGER), StartTrial(job))
+    draft.look_again(POLL_S)
+    return "its pod"
+
+
+def survey_server(observed: Observed) -> TrialServer:
+    """llama-server as a survey asks for its version: container, program and environment."""
+    manifests = observed.references.manifests
+    assert manifests is not None
+    return _server(observed, manifests, (), DEFAULT_PORT)
+
+
+def trial_server(observed: Observed, understood: Understood, flight: Flight) -> TrialServer:
+    """llama-server as it is started for the candidate of a trial."""
+    baseline = understood.baseline
+    port = baseline.port or DEFAULT_PORT
+    flags = to_args(
+        trial_of(flight.trial.spec).candidate,
+        model_path=flight.trial.spec.model_path,
+        host="0.0.0.0",  # noqa: S104 - of its own pod: kubelet's probe comes from the node
+        port=port,
+        alias=baseline.alias or "slotune",
+        threads=baseline.threads,
+        defaults=baseline.defaults,
+    )
+    return _server(observed, understood.manifests, flags, port)
+
+
+def _server(observed: Observed, manifests: Manifests, flags: Sequence[str], port: int) -> TrialServer:
+    pod = read_pod(manifests.template, manifests.container, manifests.config_maps)
+    launch = [word.text for word in pod.launch if word.origin.place == "command"]
+    tools = [word.text for word in pod.launch if word.origin.place == "args"]  # such as --server of the full image
+    containers = (observed.references.template or {})["spec"]["containers"]
+    container = next(one for one in containers if one["name"] == manifests.container.name)
+    secret_env = manifests.deployment.spec.sandbox.secret_env
+    return TrialServer(
+        manifests.container.name,
+        (*tools, *flags),
+        tuple(launch) or None,
+        tuple(server_environment(container, secret_env, manifests.config_maps)),
+        port,
+    )
+
+
+def _longest_s(understood: Understood, flight: Flight) -> float:
+    asked = trial_of(flight.trial.spec)
+    if asked.time_limit_s is not None:
+        return asked.time_limit_s
+    measurement = measurement_of(understood.manifests)
+    looks = 1 + measurement.extensions
+    return START_ALLOWANCE_S + UNLIMITED_MARGIN * seconds_at(asked.rate, measurement, looks=looks)

@@ -1,0 +1,154 @@
+"""The second half of looking: trials, their Jobs, pods and logs, and what serves production.
+
+It reads only what the stage of the work needs. A search that has ended and a server that stays as it is cost no request
+at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from slotune.api.labels import CONTEXT_LABEL, TRIAL_LABEL
+from slotune.api.quantities import parse_duration
+from slotune.api.v1alpha1 import LlamaTrial
+from slotune.controller.cluster import Cluster, Object
+from slotune.controller.flights import Flight
+from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, POD
+from slotune.controller.pod_logs import read_events, read_logs
+from slotune.controller.references import References
+from slotune.controller.store import Store, key_of, labels_of
+from slotune.sandbox.pod_facts import JobFacts, PodFacts, newest_pod
+from slotune.sandbox.pod_outcome import judge_pod, needed_logs
+from slotune.tuning.trial_objects import trial_of
+
+__all__ = ["Trials", "gather_trials", "running_trials"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """What is known of trials."""
+
+    finished: tuple[LlamaTrial, ...] = field(default=(), repr=False)
+    """Those that answer questions of this search, whoever asked them, in the order in which they ended."""
+    flights: tuple[Flight, ...] = ()
+    """This LlamaDeployment's trials that have not ended."""
+    kept: tuple[LlamaTrial, ...] = field(default=(), repr=False)
+    """All of this LlamaDeployment's trials that have ended, newest first."""
+    leftovers: tuple[JobFacts, ...] = ()
+    """Jobs of trials that have ended."""
+    reused: int = 0
+    """How many of ``finished`` were asked by an earlier search or by others."""
+
+
+async def gather_trials(
+    references: References,
+    context: str,
+    store: Store,
+    cluster: Cluster,
+    *,
+    hardware: Mapping[str, bool],
+    now: datetime,
+) -> Trials:
+    """Read the trials, and what became of those under way. ``hardware`` says of each GPUClass whether it has a GPU."""
+    namespace, name = references.key
+    own = [found for raw in store.owned(LLAMA_TRIAL, namespace, name) if (found := _live(raw, store))]
+    ended = [(raw, trial) for raw, trial in own if _is_complete(trial)]
+    flights = []
+    for raw, pending in own:
+        if not _is_complete(pending):
+            flights.append(await _flight(references, raw, pending, store, cluster, hardware=hardware, now=now))
+    others = [
+        found
+        for raw in store.within(LLAMA_TRIAL, namespace)
+        if labels_of(raw).get(CONTEXT_LABEL) == context and (found := _live(raw, store)) and _is_complete(found[1])
+    ]
+    finished = sorted((trial for _, trial in others), key=_when_ended)
+    names = {trial.metadata.name for _, trial in ended}
+    return Trials(
+        finished=tuple(finished),
+        flights=tuple(flights),
+        kept=tuple(sorted((trial for _, trial in ended), key=_when_ended, reverse=True)),
+        leftovers=tuple(
+            JobFacts.from_object(job) for job in store.owned(JOB, namespace, name) if job["metadata"]["name"] in names
+        ),
+        reused=sum(trial.spec.llama_deployment != name for trial in finished),
+    )
+
+
+def running_trials(store: Store) -> int:
+    """Trials that hold, or wait for, a GPU anywhere."""
+    return sum(
+        TRIAL_LABEL in labels_of(job) and not _is_over(job) and not job["metadata"].get("deletionTimestamp")
+        for job in store.of(JOB).values()
+    )
+
+
+def _live(raw: Object, store: Store) -> tuple[Object, LlamaTrial] | None:
+    """A trial that can be read and whose LlamaDeployment lives: others are about to be collected."""
+    namespace, _ = key_of(raw)
+    if raw["metadata"].get("deletionTimestamp"):
+        return None
+    owners = {owner.get("uid"): owner.get("name") for owner in raw["metadata"].get("ownerReferences") or ()}
+    for uid, name in owners.items():
+        owner = store.get(LLAMA_DEPLOYMENT, namespace, str(name))
+        if owner is None or owner["metadata"].get("uid") != uid:
+            return None
+    try:
+        return raw, LlamaTrial.from_manifest(raw)
+    except ValidationError:  # another slotune's: its question is asked anew
+        return None
+
+
+def _is_complete(trial: LlamaTrial) -> bool:
+    return trial.status is not None and trial.status.phase == "Complete"
+
+
+def _when_ended(trial: LlamaTrial) -> tuple[str, str]:
+    assert trial.status is not None
+    return trial.status.completed_at or "", trial.metadata.name
+
+
+def _is_over(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") in {"Complete", "Failed"} and one.get("status") == "True" for one in conditions)
+
+
+async def _flight(
+    references: References,
+    raw: Object,
+    trial: LlamaTrial,
+    store: Store,
+    cluster: Cluster,
+    *,
+    hardware: Mapping[str, bool],
+    now: datetime,
+) -> Flight:
+    namespace, name = key_of(raw)
+    found = store.get(JOB, namespace, name)
+    if found is None:
+        return Flight(trial, raw)
+    job = JobFacts.from_object(found)
+    if job.deleting or references.manifests is None:
+        return Flight(trial, raw, job)
+    server, spec = references.manifests.container.name, references.manifests.deployment.spec
+    pods = await cluster.list(POD, namespace, f"{TRIAL_LABEL}={name}")
+    newest = newest_pod(pods, job.uid)
+    pod = None if newest is None else PodFacts.from_object(newest)
+    asked = trial_of(trial.spec)
+    judgement = judge_pod(
+        asked,
+        job,
+        pod,
+        {} if pod is None else await read_logs(cluster, namespace, pod.name, needed_logs(job, pod, server)),
+        gpu_expected=hardware.get(asked.candidate.gpu_class, False),
+        server_container=server,
+        capacity_timeout_s=float(parse_duration(spec.sandbox.capacity_timeout)),
+        startup_timeout_s=float(parse_duration(trial.spec.measurement.startup_timeout)),
+        now=now,
+        events=await read_events(cluster, namespace, name, pod),
+    )
+    return Flight(trial, raw, job, judgement)

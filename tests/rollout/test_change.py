@@ -277,6 +277,24 @@ def test_the_component_is_complete_and_says_what_it_does() -> None:
     assert yaml.safe_load(files["configmap-numbers.yaml"])["data"] == {"slots": "8"}
 
 
+def test_a_key_in_the_manifest_is_rolled_out_and_never_handed_around() -> None:
+    args = ["--api-key", "hunter2", *EXPLICIT, "--fork-token=hunter2", "--api-key", "$(KEY)"]
+    change = change_of({"args": args}, parallel_slots=8, context_per_slot=1024)
+
+    assert change.patched_template(template_of({}))["spec"]["containers"][0]["args"].count("hunter2") == 1
+    assert "hunter2" not in repr(change)
+    files = kustomize_files(change, deployment="llm")
+    assert not any("hunter2" in text for text in files.values())
+    assert "where REDACTED stands" in files["kustomization.yaml"]
+    (container,) = yaml.safe_load(files["deployment.yaml"])["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:2] == ["--api-key", "REDACTED"]
+    assert container["args"][-3:] == ["--fork-token=REDACTED", "--api-key", "$(KEY)"]
+    assert (
+        container["args"][2:-3]
+        == change_of({"args": EXPLICIT}, parallel_slots=8, context_per_slot=1024).container_patch()["args"]
+    )
+
+
 def test_the_template_that_is_given_stays_as_it_is() -> None:
     template = template_of({"args": EXPLICIT})
     before = copy.deepcopy(template)

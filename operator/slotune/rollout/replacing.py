@@ -20,7 +20,9 @@ from slotune.rollout.strategy import Choice
 __all__ = ["RETRY_AFTER", "before_the_apply", "begin", "was_applied", "while_pods_start"]
 
 RETRY_AFTER: Final = timedelta(minutes=10)
-"""After which a rollout that was put off is tried again."""
+"""After which an apply that was refused is tried again: nothing says when somebody gave the field up."""
+_BETTER_TIME: Final = timedelta(seconds=30)
+"""Between two looks at ``/slots`` for a better time."""
 
 
 def begin(it: Situation) -> RolloutStep:
@@ -75,8 +77,12 @@ def while_pods_start(it: Situation) -> RolloutStep:
             f"Candidate {record.candidate_hash} is in the Deployment",
         )
     deadline = it.since + span(it.intent.policy.progress_deadline)
-    if serving.has_failed or (not serving.is_settled and it.now >= deadline):
-        return begin_way_back(it, "NotReady", f"{_progress(it)} within {it.intent.policy.progress_deadline}")
+    if serving.has_failed:
+        limit = f"Kubernetes gave up after {serving.progress_deadline_s} s without progress"
+        return begin_way_back(it, "NotReady", f"{_progress(it)}; {limit}")
+    if not serving.is_settled and it.now >= deadline:
+        limit = f"rollout.progressDeadline is {it.intent.policy.progress_deadline}"
+        return begin_way_back(it, "NotReady", f"{_progress(it)}; {limit}")
     if not serving.is_settled:
         return Wait("PodsStarting", _progress(it), deadline, rolled_out="Unknown")
     if serving.desired != it.final_replicas and _may_scale(it):
@@ -86,10 +92,14 @@ def while_pods_start(it: Situation) -> RolloutStep:
 
 
 def _again_later(it: Situation) -> RolloutStep:
-    until = it.since + RETRY_AFTER
-    if it.now < until:
-        return Wait(it.record.reason or "Deferred", it.record.message, until)
-    return WriteAhead(it.at_stage("Draining", started_at=stamp(it.now), reason=None, message=""), "Try again")
+    """A rollout that was put off goes on as soon as nobody would be cut off, and a refused one after a while."""
+    record, same_spec = it.record, it.record.generation == it.intent.generation
+    if same_spec and record.reason == "FieldOwnedByOther" and it.now < it.since + RETRY_AFTER:
+        return Wait(record.reason, record.message, it.since + RETRY_AFTER)
+    if same_spec and record.reason != "FieldOwnedByOther" and it.busy != 0:
+        return Drain(record.message, it.now + _BETTER_TIME, reason=record.reason or "Deferred")
+    anew = {"started_at": stamp(it.now), "generation": it.intent.generation, "reason": None, "message": ""}
+    return WriteAhead(it.at_stage("Draining", **anew), "Go on")
 
 
 def _draining(it: Situation) -> RolloutStep:
@@ -155,4 +165,7 @@ def _progress(it: Situation) -> str:
     serving = it.serving
     if serving.observed_generation < serving.generation:
         return "The Deployment's controller has not seen the change yet"
-    return f"{serving.updated} of {serving.desired} pods are new, and {serving.available} answer"
+    return (
+        f"{serving.updated} of {serving.desired} pods have the candidate, and of all {serving.total} pods "
+        f"{serving.available} answer"
+    )

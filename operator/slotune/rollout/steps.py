@@ -64,7 +64,7 @@ class Drain:
 
     message: str
     next_look: datetime
-    reason: ClassVar[str] = "Draining"
+    reason: str = "Draining"
     rolled_out: ClassVar[Truth] = "False"
 
 

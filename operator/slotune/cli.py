@@ -56,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_engine(commands)
     _add_operator(commands)
+    _add_release(commands)
     _add_crds(commands)
     _add_trial(commands)
     _add_survey(commands)
@@ -193,6 +194,20 @@ def _add_operator(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     operator.add_argument("--metrics-port", type=_port, default=9090, metavar="PORT", help="/metrics (%(default)s)")
     operator.add_argument("--log-format", choices=("text", "json"), default="text", help="(%(default)s)")
     operator.set_defaults(run=_operator)
+
+
+def _add_release(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    release = commands.add_parser(
+        "release",
+        help="let go of LlamaDeployments when the operator is gone",
+        description="For the time after the operator was removed: production gets back what was borrowed from it, and "
+        "the finalizer goes, so that LlamaDeployments and their namespaces can be deleted. Stop the operator first.",
+    )
+    which = release.add_mutually_exclusive_group(required=True)
+    which.add_argument("--namespace", type=_not_empty, metavar="NAME", help="those of this namespace")
+    which.add_argument("--all-namespaces", action="store_true", help="all of the cluster")
+    release.add_argument("--name", type=_not_empty, help="only the one of this name")
+    release.set_defaults(run=_release)
 
 
 def _add_crds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -388,6 +403,12 @@ def _operator(args: argparse.Namespace) -> int:
         metrics_port=args.metrics_port,
         log_format=args.log_format,
     )
+
+
+def _release(args: argparse.Namespace) -> int:
+    from slotune.commands.release import release
+
+    return release(args.namespace, args.name)
 
 
 def _crds(args: argparse.Namespace) -> int:

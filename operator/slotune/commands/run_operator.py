@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from pythonjsonlogger.json import JsonFormatter  # comes with kopf
 
 from slotune import __version__
+from slotune.commands.in_cluster import in_cluster
 from slotune.commands.outcomes import ExitCode
 from slotune.controller.run import run_operator
 from slotune.controller.settings import Settings
@@ -40,7 +40,11 @@ def run(
         metrics_port=metrics_port,
         kubeconfig=os.environ.get("KUBECONFIG"),
     )
-    asyncio.run(run_operator(settings))
+    return in_cluster(_run(settings))
+
+
+async def _run(settings: Settings) -> int:
+    await run_operator(settings)
     return ExitCode.FOUND
 
 

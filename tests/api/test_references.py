@@ -99,6 +99,14 @@ def test_a_target_says_what_runs_today() -> None:
     assert found.container.args == ("-np", "2")
 
 
+def test_the_container_is_told_by_what_it_starts_and_that_is_said() -> None:
+    pod = "[{name: proxy, image: envoy}, {name: b, command: [/app/llama-server, -m, /a.gguf]}]"
+    found = parse(deployment(server="targetRef: {name: chat}"), target(pod), gpu_class())
+
+    assert found.container.name == "b"
+    assert found.notes == ("container b is taken for llama-server; spec.container can name another",)
+
+
 def test_the_container_is_chosen_by_name() -> None:
     server = "targetRef: {name: chat}\n  container: b"
 

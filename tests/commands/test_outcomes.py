@@ -61,6 +61,23 @@ def test_a_valid_manifest_is_said_to_be_valid_by_name(tmp_path, capsys):
     assert capsys.readouterr().out == "tiny: valid\n"
 
 
+ARGS = "template__spec__containers__0__args"
+
+
+def test_a_manifest_is_checked_down_to_the_flags_of_its_server(tmp_path, capsys):
+    kept = manifest(tmp_path, model=False, **{ARGS: ["-m", "/models/f16.gguf", "--fork-flag", "1"]})
+    assert main(["validate", "-f", str(kept)]) == 0
+    assert "--fork-flag is no flag of llama-server that slotune knows: it is kept" in capsys.readouterr().err
+
+    removed = manifest(tmp_path, model=False, **{ARGS: ["-m", "/models/f16.gguf", "--mlock"]})
+    assert main(["validate", "-f", str(removed)]) == 2
+    assert "use -lm mlock" in capsys.readouterr().err
+
+    router = manifest(tmp_path, model=False, **{ARGS: ["--models-dir", "/models"]})
+    assert main(["validate", "-f", str(router)]) == 2
+    assert "makes llama-server a router" in capsys.readouterr().err
+
+
 def test_variants_are_made_once_and_printed(demo_model, tmp_path, capsys):
     command = ["engine", "requantize", str(demo_model), "--to", "Q8_0", "--out", str(tmp_path)]
     assert main(command) == 0

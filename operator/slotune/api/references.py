@@ -85,7 +85,7 @@ def resolve(
         prompts=prompts,
         trace=trace,
         config_maps=_config_maps(inventory),
-        notes=tuple(inventory.notes),
+        notes=(*inventory.notes, *server.notes),
     )
 
 
@@ -116,6 +116,7 @@ class _Server:
     template: PodTemplate
     container: Container
     replicas: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,9 @@ def _server(lookup: _Lookup, document: Document, deployment: LlamaDeployment) ->
         cure = "nothing runs that could be the baseline: start it, or describe the server in spec.template instead"
         lookup.problems.append(problem_at(entry.document, ("spec", "replicas"), cure, "0"))
         return None
-    return _Server(target.spec.template, container, target.spec.replicas)
+    notes = (f"container {container.name} is taken for llama-server; spec.container can name another",)
+    guessed = spec.container is None and len(target.spec.template.spec.containers) > 1
+    return _Server(target.spec.template, container, target.spec.replicas, notes if guessed else ())
 
 
 def _traffic(lookup: _Lookup, document: Document, deployment: LlamaDeployment) -> _Traffic | None:

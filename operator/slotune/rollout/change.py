@@ -22,13 +22,19 @@ from slotune.api.yaml_dialect import write_documents
 from slotune.llama.candidate import Candidate
 from slotune.report.export import comment_header
 from slotune.rollout.edits import Edit, edits_for
-from slotune.tuning.baseline import Baseline
+from slotune.tuning.baseline import REDACTED, Baseline
 from slotune.tuning.pod_reading import read_pod
 
 __all__ = ["CONFIGURATION_ANNOTATION", "Change", "ForeignCandidateError", "compose_change", "kustomize_files"]
 
 CONFIGURATION_ANNOTATION: Final = "slotune.dev/configuration"
 """On the pods, when a ConfigMap changes: pods only start anew when their own template does."""
+
+
+_USE: Final = (
+    "To use it: put this folder beside your kustomization.yaml and name it there below components:,",
+    "e.g. components: [slotune].",
+)
 
 
 class ForeignCandidateError(ValueError):
@@ -51,6 +57,10 @@ class Change:
     """The whole list; None: it stays."""
     args: tuple[str, ...] | None = field(default=None, repr=False)
     """The whole list; None: it stays."""
+    public_command: tuple[str, ...] | None = None
+    """The same without the keys that stand in it."""
+    public_args: tuple[str, ...] | None = None
+    """The same without the keys that stand in it."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Variables of the container, by name."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -79,21 +89,30 @@ class Change:
         said = json.dumps({name: dict(data) for name, data in self.config_maps.items()}, sort_keys=True)
         return {CONFIGURATION_ANNOTATION: hashlib.sha256(said.encode()).hexdigest()[:10]}
 
-    def container_patch(self) -> dict[str, Any]:
-        """The container as a strategic merge patch or server-side apply takes it: what stays is left out."""
+    @property
+    def hides_keys(self) -> bool:
+        """Whether what is shown has placeholders where keys stand."""
+        return (self.command, self.args) != (self.public_command, self.public_args)
+
+    def container_patch(self, *, public: bool = False) -> dict[str, Any]:
+        """The container as a strategic merge patch or server-side apply takes it: what stays is left out.
+
+        ``public`` is for what people hand around: a placeholder stands where the lists hold a key.
+        """
         patch: dict[str, Any] = {"name": self.container}
-        if self.command is not None:
-            patch["command"] = list(self.command)
-        if self.args is not None:
-            patch["args"] = list(self.args)
+        command, args = (self.public_command, self.public_args) if public else (self.command, self.args)
+        if command is not None:
+            patch["command"] = list(command)
+        if args is not None:
+            patch["args"] = list(args)
         if self.env:
             patch["env"] = [{"name": name, "value": value} for name, value in self.env.items()]
         return patch
 
-    def template_patch(self) -> dict[str, Any]:
+    def template_patch(self, *, public: bool = False) -> dict[str, Any]:
         """The same below ``spec.template`` of a Deployment."""
         metadata = {"metadata": {"annotations": self.annotations}} if self.annotations else {}
-        return {**metadata, "spec": {"containers": [self.container_patch()]}}
+        return {**metadata, "spec": {"containers": [self.container_patch(public=public)]}}
 
     def patched_template(self, template: Mapping[str, Any]) -> dict[str, Any]:
         """A pod template with the change in it; the one that is given stays as it is.
@@ -155,6 +174,8 @@ def compose_change(
         tuple(drafts.edits),
         None if command == (container.command or ()) else command,
         None if args == (container.args or ()) else args,
+        None if command == (container.command or ()) else drafts.command(public=True),
+        None if args == (container.args or ()) else drafts.args(public=True),
         MappingProxyType(drafts.env),
         MappingProxyType({name: MappingProxyType(data) for name, data in drafts.config_maps.items()}),
     )
@@ -168,7 +189,7 @@ def kustomize_files(
     replicas: int | None = None,
     header: Sequence[str] = (),
 ) -> dict[str, str]:
-    """A Kustomize component that makes the change, text by file name.
+    """A Kustomize component that makes the change, text by file name. No key stands in it.
 
     Args:
         change: what to write.
@@ -183,8 +204,8 @@ def kustomize_files(
         "kind": "Component",
         "patches": [{"path": name} for name in patches],
     }
-    lines = [*header, *change.sentences, "To use it: put this folder beside your kustomization.yaml and name it there",
-             "below components:, e.g. components: [slotune]."]  # fmt: skip
+    keys = (f"Put your own key where {REDACTED} stands, or better take it from a Secret.",) if change.hides_keys else ()
+    lines = [*header, *change.sentences, *keys, *_USE]
     files = {"kustomization.yaml": comment_header(lines) + write_documents(component)}
     return files | {name: write_documents(patch) for name, patch in patches.items()}
 
@@ -195,7 +216,7 @@ def _patches(
     where = {} if namespace is None else {"namespace": namespace}
     spec = {} if replicas is None else {"replicas": replicas}
     if not change.is_empty or spec:
-        template = {} if change.is_empty else {"template": change.template_patch()}
+        template = {} if change.is_empty else {"template": change.template_patch(public=True)}
         yield (
             "deployment.yaml",
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from slotune.llama.build_arguments import as_spelled, understood
 from slotune.llama.candidate import Candidate
@@ -12,7 +12,7 @@ from slotune.llama.flag_history import FORMER
 from slotune.llama.flag_reading import FALSE, TRUE, Setting, read
 from slotune.llama.flag_table import BY_NAME, Flag
 from slotune.llama.flags import statements
-from slotune.tuning.baseline import Baseline
+from slotune.tuning.baseline import Baseline, without_values
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, escaped
 
 __all__ = ["Drafts", "Edit", "edits_for"]
@@ -54,6 +54,8 @@ class Drafts:
     only_pod: bool
     commands: list[list[str]]
     arguments: list[list[str]]
+    hidden: dict[Origin, str] = field(default_factory=dict)
+    """What to show in place of a word that holds a key."""
     edits: list[Edit] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -69,13 +71,20 @@ class Drafts:
             [[word.written] for word in words if word.origin.place == "args"],
         )
 
-    def command(self) -> tuple[str, ...]:
-        """The whole list as it becomes."""
-        return tuple(word for slot in self.commands for word in slot)
+    def command(self, *, public: bool = False) -> tuple[str, ...]:
+        """The whole list as it becomes; in public without the keys that stand in it."""
+        return self._list(self.commands, "command", public=public)
 
-    def args(self) -> tuple[str, ...]:
-        """The whole list as it becomes."""
-        return tuple(word for slot in self.arguments for word in slot)
+    def args(self, *, public: bool = False) -> tuple[str, ...]:
+        """The whole list as it becomes; in public without the keys that stand in it."""
+        return self._list(self.arguments, "args", public=public)
+
+    def _list(self, slots: list[list[str]], place: Literal["command", "args"], *, public: bool) -> tuple[str, ...]:
+        shown = [
+            [self.hidden[Origin(place, index)]] if public and Origin(place, index) in self.hidden else slot
+            for index, slot in enumerate(slots)
+        ]
+        return tuple(word for slot in shown for word in slot)
 
     def slot(self, origin: Origin) -> list[str]:
         """What a word of the command line becomes."""
@@ -111,6 +120,8 @@ def edits_for(pod: PodReading, baseline: Baseline, candidate: Candidate, *, only
     stated: dict[str, list[Setting]] = {}
     for setting in read(pod.arguments, pod.environment, build).settings:
         stated.setdefault(setting.flag.name, []).append(setting)
+    for setting in (one for settings in stated.values() for one in settings if one.is_secret):
+        _hide(drafts, setting)
     for flag, words in _wanted(baseline, candidate, stated):
         here = stated.get(flag.name, [])
         if here and not _says(here, flag, words):
@@ -118,6 +129,15 @@ def edits_for(pod: PodReading, baseline: Baseline, candidate: Candidate, *, only
         elif not here and words:
             drafts.add(flag, words)
     return drafts
+
+
+def _hide(drafts: Drafts, setting: Setting) -> None:
+    """Remember the words that must not be shown."""
+    if setting.position is None:
+        return
+    here = drafts.pod.words[setting.position : setting.position + len(setting.words)]
+    for word, shown in zip(here, without_values([word.written for word in here]), strict=True):
+        drafts.hidden[word.origin] = shown
 
 
 def _wanted(

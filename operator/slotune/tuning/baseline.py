@@ -20,14 +20,18 @@ from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, t
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod, references_in
-from slotune.tuning.server_refusals import RefusedServerError, refusals
+from slotune.tuning.refusal import RefusedServerError
+from slotune.tuning.server_refusals import refusals
 
-__all__ = ["Baseline", "baseline_of", "read_baseline"]
+__all__ = ["REDACTED", "Baseline", "baseline_of", "check_server", "read_baseline", "without_values"]
 
 FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
 """Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 REDACTED = "REDACTED"
+
+_ANY_CONTEXT = 2**20
+"""Tokens: stands for a training context where no number of tokens is looked at."""
 
 _TEXTS = frozenset({"--host", "-a"})
 """Of what slotune writes itself, the flags that a reference may stay in: nothing is computed from them."""
@@ -100,6 +104,28 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_clas
     )
 
 
+def check_server(manifests: Manifests) -> tuple[str, ...]:
+    """Notes about the server's flags, without a look at its weights.
+
+    Raises:
+        InvalidInputError: as :func:`read_baseline`.
+    """
+    template, container, config_maps = manifests.template, manifests.container, manifests.config_maps
+    variants = manifests.deployment.spec.models
+    gpu_class, found = next(iter(manifests.gpu_classes.items()))
+    read_baseline(
+        template,
+        container,
+        config_maps,
+        variants=variants,
+        training_context=dict.fromkeys((variant.name for variant in variants), _ANY_CONTEXT),
+        gpu_class=gpu_class,
+        gpu_resource=found.spec.resource_name,
+    )
+    pod = read_pod(template, container, config_maps)
+    return (*pod.notes, *read(pod.arguments, pod.environment, build_of_image(container.image)).notes)
+
+
 def read_baseline(
     template: PodTemplate,
     container: Container,
@@ -155,7 +181,7 @@ def read_baseline(
         parsed.port if "--port" in stated else None,
         parsed.alias,
         {model.name: model.path for model in variants},
-        tuple(word for setting in secret for word in _without_values(setting)),
+        tuple(word for setting in secret for word in without_values(setting.words)),
         _origins(pod, settings),
         defaults,
         None if parsed.baseline.threads is not None else _cpu_limit(container, where),
@@ -205,11 +231,11 @@ def _origins(pod: PodReading, settings: Sequence[Setting]) -> Mapping[str, tuple
     return MappingProxyType(found)
 
 
-def _without_values(setting: Setting) -> Iterator[str]:
-    """The words of a secret flag: a value stays only where it is a reference such as ``$(API_KEY)``."""
-    flag, equals, _ = setting.words[0].partition("=")
+def without_values(words: Sequence[str]) -> Iterator[str]:
+    """``words`` of a secret flag: a value stays only where it is a reference such as ``$(API_KEY)``."""
+    flag, equals, _ = words[0].partition("=")
     yield f"{flag}={REDACTED}" if equals else flag
-    for value in setting.words[1:]:
+    for value in words[1:]:
         yield value if REFERENCE.fullmatch(value) else REDACTED
 
 

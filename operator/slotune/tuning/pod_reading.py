@@ -28,7 +28,7 @@ REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 """A variable in a container's arguments."""
 
 _LABEL = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
-_ESCAPABLE = re.compile(r"\$(?=[$(])")
+_ESCAPABLE = re.compile(r"\$(?=[$(]|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +137,39 @@ def read_pod(template: PodTemplate, container: Container, config_maps: Mapping[s
 
 def expanded(text: str, variables: Mapping[str, Variable]) -> str:
     """``text`` with every known reference replaced; escapes and unknown names stay as they are written."""
-
-    def value(found: re.Match[str]) -> str:
-        variable = None if found[0].startswith("$$") else variables.get(found[1])
-        return found[0] if variable is None or variable.value is None else variable.value
-
-    return re.sub(r"\$?" + REFERENCE.pattern, value, text)
+    parts = []
+    for part, name in _parts(text):
+        variable = variables.get(name) if name is not None else None
+        parts.append(part if variable is None or variable.value is None else variable.value)
+    return "".join(parts)
 
 
 def references_in(text: str) -> tuple[str, ...]:
     """Names of the variables that ``text`` refers to; an escaped one is none."""
-    return tuple(found[1] for found in re.finditer(r"\$?" + REFERENCE.pattern, text) if not found[0].startswith("$$"))
-
-
-def _word(text: str, origin: Origin, variables: Mapping[str, Variable]) -> Word:
-    return Word(expanded(text, variables), text, origin)
+    return tuple(name for _, name in _parts(text) if name is not None)
 
 
 def escaped(text: str) -> str:
     """A plain value in the form of ``args``."""
     return _ESCAPABLE.sub("$$", text)
+
+
+def _parts(text: str) -> Iterator[tuple[str, str | None]]:
+    """``text`` in pieces, with the name where a piece is a reference. A dollar sign takes the next one with it."""
+    start = place = 0
+    while (place := text.find("$", place)) >= 0:
+        end = text.find(")", place)
+        if text.startswith("$(", place) and end > 0:
+            yield text[start:place], None
+            yield text[place : end + 1], text[place + 2 : end]
+            start = place = end + 1
+        else:
+            place += 2
+    yield text[start:], None
+
+
+def _word(text: str, origin: Origin, variables: Mapping[str, Variable]) -> Word:
+    return Word(expanded(text, variables), text, origin)
 
 
 def _all_variables(

@@ -9,46 +9,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final
 
-from slotune.api.kubernetes_types import Container, PodTemplate
+from slotune.api.kubernetes_types import PodTemplate
 from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
-from slotune.api.server_container import LAUNCHERS, SHELLS, llama_servers, program_at, server_container, tool_words
+from slotune.api.server_container import llama_servers, server_container
 from slotune.llama.build_number import build_of_image
 from slotune.llama.flag_cures import MODEL_FLAGS, ROUTER
-from slotune.llama.flag_reading import Setting, read
-from slotune.tuning.errors import InvalidInputError
-from slotune.tuning.pod_reading import PodReading, read_pod
+from slotune.llama.flag_reading import read
+from slotune.tuning.pod_reading import read_pod
+from slotune.tuning.refusal import Refusal, ServerPod
+from slotune.tuning.refused_programs import RPC_WORKER, another_program, hidden_flags
 
-__all__ = ["Refusal", "RefusedServerError", "refusals"]
-
-_ENGINES: Final = {
-    "vllm": "vLLM",
-    "ollama": "Ollama",
-    "text-generation-inference": "Text Generation Inference",
-    "text-embeddings-inference": "Text Embeddings Inference",
-    "sglang": "SGLang",
-    "tritonserver": "Triton",
-    "tensorrt": "TensorRT-LLM",
-    "localai": "LocalAI",
-    "local-ai": "LocalAI",
-    "koboldcpp": "KoboldCpp",
-    "llama-swap": "llama-swap",
-    "llama-cpp-python": "llama-cpp-python",
-    "llama_cpp_python": "llama-cpp-python",
-    "text-generation-webui": "text-generation-webui",
-    "lmdeploy": "LMDeploy",
-    "llama-box": "llama-box",
-    "mlc-llm": "MLC LLM",
-    "aphrodite": "Aphrodite",
-    "tabbyapi": "TabbyAPI",
-    "infinity": "Infinity",
-}
-"""In the name of an image, or of the program that is started."""
+__all__ = ["CHECKS", "refusals"]
 
 _OPERATORS: Final = ("llmkube", "kserve", "kubeai", "kaito", "seldon", "kuberay", "ollama-operator", "llama-stack",
                      "gpustack", "knative", "modelmesh")  # fmt: skip
@@ -60,61 +36,6 @@ _GPU: Final = re.compile(r"(^|[./-])(gpu|mig|xpu|npu|i915|xe)(?=[.\-/]|$)")
 
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
                    "GGML_VK_VISIBLE_DEVICES", "ONEAPI_DEVICE_SELECTOR")  # fmt: skip
-
-_RPC_WORKER: Final = "rpc-server"
-
-_SCRIPT: Final = re.compile(r"\.(sh|bash|py|pl|rb)$|(^|/)(docker-)?(entrypoint|start|run|launch)[^/]*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a server is not tuned."""
-
-    reason: str
-    """CamelCase word, for a condition."""
-    field: str
-    """Where it stands, from the top of the Deployment or of ``spec.template``."""
-    value: str | None
-    """What stands there; None when something is missing."""
-    cure: str
-
-    def __str__(self) -> str:
-        shown = "" if self.value is None else f" is {self.value}"
-        return f"{self.field}{shown}: {self.cure}"
-
-
-class RefusedServerError(InvalidInputError):
-    """A server that slotune does not tune; has every reason."""
-
-    def __init__(self, found: Sequence[Refusal]) -> None:
-        first = found[0]
-        super().__init__(first.field, first.value, first.cure)
-        self.args = ("\n".join(str(refusal) for refusal in found),)
-        self.refusals = tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    """What the checks look at."""
-
-    template: PodTemplate
-    named: str | None
-    container: Container | None
-    deployment: Mapping[str, Any]
-    gpu_resource: str | None
-    claim_templates: Mapping[str, Mapping[str, Any]]
-    reading: PodReading | None
-    settings: tuple[Setting, ...] = field(repr=False)
-
-    @property
-    def where(self) -> str:
-        return f"container {self.container.name}" if self.container is not None else "spec.template"
-
-    def stated(self, *flags: str) -> Iterator[tuple[Setting, str]]:
-        """Each setting of the flags that is on, with its field."""
-        for setting in self.settings:
-            if setting.flag.name in flags and setting.on:
-                yield setting, f"{self.where} {'args' if setting.variable is None else f'env {setting.variable}'}"
 
 
 def refusals(
@@ -140,11 +61,11 @@ def refusals(
     reading = None if found is None else read_pod(template, found, config_maps)
     build = None if found is None else build_of_image(found.image)
     settings = () if reading is None else read(reading.arguments, reading.environment, build).settings
-    pod = _Pod(template, container, found, deployment, gpu_resource, claim_templates, reading, settings)
+    pod = ServerPod(template, container, found, deployment, gpu_resource, claim_templates, reading, settings)
     return tuple(refusal for check in CHECKS for refusal in check(pod))
 
 
-def _duplicate_containers(pod: _Pod) -> Iterator[Refusal]:
+def _duplicate_containers(pod: ServerPod) -> Iterator[Refusal]:
     names = Counter(container.name for container in pod.template.spec.containers)
     for name, count in names.items():
         if count > 1:
@@ -154,7 +75,7 @@ def _duplicate_containers(pod: _Pod) -> Iterator[Refusal]:
             )  # fmt: skip
 
 
-def _no_container(pod: _Pod) -> Iterator[Refusal]:
+def _no_container(pod: ServerPod) -> Iterator[Refusal]:
     if pod.container is not None:
         return
     names = ", ".join(container.name for container in pod.template.spec.containers)
@@ -174,7 +95,7 @@ def _no_container(pod: _Pod) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
-def _another_owner(pod: _Pod) -> Iterator[Refusal]:
+def _another_owner(pod: ServerPod) -> Iterator[Refusal]:
     metadata = pod.deployment.get("metadata") or {}
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
@@ -199,7 +120,7 @@ def _another_owner(pod: _Pod) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
-def _scaled_to_zero(pod: _Pod) -> Iterator[Refusal]:
+def _scaled_to_zero(pod: ServerPod) -> Iterator[Refusal]:
     if (pod.deployment.get("spec") or {}).get("replicas") == 0:
         yield Refusal(
             "ScaledToZero", "spec.replicas", "0",
@@ -207,95 +128,7 @@ def _scaled_to_zero(pod: _Pod) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
-def _hidden_flags(pod: _Pod) -> Iterator[Refusal]:
-    """A shell or a script that starts the server: its flags may be in a string, in a file, or anywhere."""
-    starter = _starter(pod)
-    if starter is None:
-        return
-    what = "shell" if PurePosixPath(starter.word).name in SHELLS else "script" if _is_script(starter.word) else None
-    if what is not None:
-        yield Refusal(
-            "HiddenFlags", starter.field, starter.word,
-            f"is a {what}, which hides the flags: start llama-server itself, with its flags in args",
-        )  # fmt: skip
-
-
-def _another_program(pod: _Pod) -> Iterator[Refusal]:
-    if pod.container is None or program_at(pod.container) is not None:
-        return
-    starter = _starter(pod)
-    if starter is not None:
-        name = PurePosixPath(starter.word).name
-        if name not in SHELLS and not _is_script(starter.word) and name != _RPC_WORKER:
-            words = (*(pod.container.command or ()), *(pod.container.args or ()))
-            engine = _engine(" ".join(words).lower()) or "not llama-server"
-            yield Refusal(
-                "NotLlamaServer", starter.field, starter.word,
-                f"is {engine}: slotune tunes llama-server only, so start that itself",
-            )  # fmt: skip
-        return
-    image = (pod.container.image or "").partition("@")[0]
-    engine_of_image = _engine(image.lower())
-    args = tuple(pod.container.args or ())
-    if engine_of_image is not None:
-        yield Refusal(
-            "NotLlamaServer", f"{pod.where} image", pod.container.image,
-            f"is {engine_of_image}: slotune tunes llama-server only, so use an image of llama.cpp",
-        )  # fmt: skip
-    elif ":full" in image and args and not tool_words(pod.container):
-        yield Refusal(
-            "NotLlamaServer", f"{pod.where} args", args[0],
-            "is not llama-server but another tool of this image: write --server first",
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Starter:
-    """The word that says which program starts, behind supervisors."""
-
-    word: str
-    field: str
-
-
-def _starter(pod: _Pod) -> _Starter | None:
-    """What is started before llama-server or in its place; None when that is left to the image."""
-    if pod.container is None:
-        return None
-    command, args = list(pod.container.command or ()), list(pod.container.args or ())
-    program = program_at(pod.container)
-    leading = (
-        [*command, *args][:program] if program is not None else [*command, *(args if _is_launched(command) else [])]
-    )
-    if not command and program is None:
-        leading = args[:1]
-    for place, word in enumerate(leading):
-        if _names_program(word):
-            return _Starter(word, f"{pod.where} {'command' if place < len(command) else 'args'}")
-        if not command and place == 0 and word.startswith("-"):
-            return None
-    return None
-
-
-def _is_launched(command: Sequence[str]) -> bool:
-    """Whether ``command`` only has supervisors, so that ``args`` name the program."""
-    return bool(command) and not any(_names_program(word) for word in command)
-
-
-def _is_script(word: str) -> bool:
-    return _SCRIPT.search(word) is not None
-
-
-def _names_program(word: str) -> bool:
-    """Whether a word before the flags is no supervisor, and neither an option of one nor that option's value."""
-    name = PurePosixPath(word).name
-    return re.match(r"[A-Za-z/.]", word) is not None and name not in LAUNCHERS and "=" not in word
-
-
-def _engine(text: str) -> str | None:
-    return next((name for part, name in _ENGINES.items() if part in text), None)
-
-
-def _router(pod: _Pod) -> Iterator[Refusal]:
+def _router(pod: ServerPod) -> Iterator[Refusal]:
     if any(pod.stated(*MODEL_FLAGS)):
         return  # then it is no router, whatever else is stated
     for setting, where in pod.stated(*ROUTER):
@@ -305,7 +138,7 @@ def _router(pod: _Pod) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
-def _several_nodes(pod: _Pod) -> Iterator[Refusal]:
+def _several_nodes(pod: ServerPod) -> Iterator[Refusal]:
     for setting, where in pod.stated("--rpc"):
         yield Refusal(
             "SeveralNodes", where, setting.values[0],
@@ -313,14 +146,14 @@ def _several_nodes(pod: _Pod) -> Iterator[Refusal]:
         )  # fmt: skip
     if pod.container is not None:
         for word in (*(pod.container.command or ()), *(pod.container.args or ())[:1]):
-            if PurePosixPath(word).name == _RPC_WORKER:
+            if PurePosixPath(word).name == RPC_WORKER:
                 yield Refusal(
                     "SeveralNodes", f"{pod.where} command", word,
                     "is a worker for a server elsewhere: name the Deployment of llama-server",
                 )  # fmt: skip
 
 
-def _several_gpus(pod: _Pod) -> Iterator[Refusal]:
+def _several_gpus(pod: ServerPod) -> Iterator[Refusal]:
     if pod.container is None or pod.reading is None:
         return
     cure = "slotune tunes a server on one GPU: a model that fits one is often better off with a server on each"
@@ -341,7 +174,7 @@ def _several_gpus(pod: _Pod) -> Iterator[Refusal]:
         yield Refusal("SeveralGPUs", f"ResourceClaimTemplate {name} spec.spec.devices", count, cure)
 
 
-def _claimed(pod: _Pod) -> Iterator[tuple[str, str]]:
+def _claimed(pod: ServerPod) -> Iterator[tuple[str, str]]:
     """Claim templates of the container that ask for more than one device, with what they ask for."""
     for claim in _claims(pod):
         name = claim.get("resourceClaimTemplateName")
@@ -354,7 +187,7 @@ def _claimed(pod: _Pod) -> Iterator[tuple[str, str]]:
                 yield str(name), f"count {exactly['count']}"
 
 
-def _shared_claim(pod: _Pod) -> Iterator[Refusal]:
+def _shared_claim(pod: ServerPod) -> Iterator[Refusal]:
     for claim in _claims(pod):
         if claim.get("resourceClaimName") is not None:
             yield Refusal(
@@ -363,7 +196,7 @@ def _shared_claim(pod: _Pod) -> Iterator[Refusal]:
             )  # fmt: skip
 
 
-def _claims(pod: _Pod) -> list[Mapping[str, Any]]:
+def _claims(pod: ServerPod) -> list[Mapping[str, Any]]:
     """The pod's claims that the container uses."""
     if pod.container is None:
         return []
@@ -373,7 +206,7 @@ def _claims(pod: _Pod) -> list[Mapping[str, Any]]:
     return [claim for claim in offered if claim.get("name") in names]
 
 
-def _no_text(pod: _Pod) -> Iterator[Refusal]:
+def _no_text(pod: ServerPod) -> Iterator[Refusal]:
     for setting, where in pod.stated("--embedding", "--rerank"):
         kind = "embeddings" if setting.flag.name == "--embedding" else "ranks"
         yield Refusal(
@@ -387,8 +220,8 @@ CHECKS: Final = (
     _no_container,
     _another_owner,
     _scaled_to_zero,
-    _another_program,
-    _hidden_flags,
+    another_program,
+    hidden_flags,
     _router,
     _several_nodes,
     _no_text,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.llama.candidate import Candidate
-from slotune.llama.effective import Mismatch, check_effective, effective_values
+from slotune.llama.effective import Mismatch, check_effective, check_log, effective_values, with_log
 from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.server_answers import Props, Slot
 
@@ -241,3 +241,19 @@ def test_a_real_server_is_recognised_from_its_log() -> None:
     slots = tuple(Slot(i, 1024, processing=False, speculative=True) for i in range(3))
 
     assert check(asked, replace(PROPS, total_slots=3), slots, log, gpu=False) == []
+
+
+def test_the_log_alone_tells_what_needs_no_question_to_the_server() -> None:
+    assert check_log(ASKED, LOG, gpu_expected=True) == []
+    assert check_log(ASKED, LogFacts(), gpu_expected=True) == []
+    on_cpu = replace(LOG, model_buffers={"CPU": 1}, slots=2, fit_changes=("context size reduced",))
+    assert {m.field for m in check_log(ASKED, on_cpu, gpu_expected=True)} == {"parallelSlots", "fit", "gpuLayers"}
+
+
+def test_what_the_server_said_stands_and_the_log_adds_the_rest() -> None:
+    asked_alone = effective_values(PROPS, SLOTS, LogFacts())
+    both = dict(with_log(asked_alone, LOG))
+    assert both == dict(effective_values(PROPS, SLOTS, LOG))
+    assert with_log(asked_alone, LogFacts()) == asked_alone
+    assert dict(with_log((), LOG))["parallelSlots"] == "4"
+    assert with_log((), LogFacts()) == ()

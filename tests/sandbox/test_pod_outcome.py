@@ -230,6 +230,12 @@ def test_a_program_that_is_not_there_is_not_the_candidates_fault():
     assert "no such file" in judgement.message
 
 
+def test_a_node_that_was_started_again_under_the_server_says_nothing_about_it():
+    made = with_state(DONE, "llama", waiting("x"), restartCount=1, lastState=ended(255, "Unknown"))
+    for logs in ({}, {CLIENT_END: WHOLE}):
+        assert judge(made, logs=logs) == Retry("NodeLost", "node gpu-1 lost the server's container")
+
+
 COMPLETE = job(conditions=[{"type": "Complete", "status": "True"}])
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "a pod came"}
 

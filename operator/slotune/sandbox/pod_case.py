@@ -16,7 +16,17 @@ from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, Exit, JobFacts
 from slotune.sandbox.report_stream import ClientLog, parse_client_log, result_from_summary
 from slotune.search.trial import Trial, TrialResult
 
-__all__ = ["CLIENT_END", "CLIENT_NOW", "Case", "PodCase", "init_log", "needed_logs", "server_head", "server_tail"]
+__all__ = [
+    "CLIENT_END",
+    "CLIENT_NOW",
+    "UNSEEN",
+    "Case",
+    "PodCase",
+    "init_log",
+    "needed_logs",
+    "server_head",
+    "server_tail",
+]
 
 CLIENT_END = LogRequest(LOAD_CLIENT, tail_lines=1000)
 """A record of 900 KiB takes 156 lines; the rest is for what others write in between."""
@@ -26,6 +36,9 @@ _HEAD_BYTES = 256 * 1024
 """A start at -lv 4 logs about 40 KB."""
 _TAIL_LINES = 200
 _INIT_LINES = 20
+
+UNSEEN = "Unseen"
+"""Reason of an end that only the count of restarts tells of."""
 
 _UNREACHABLE = frozenset({"ServerUnreachable", "Wedged"})
 """Codes of a client that lost its server."""
@@ -126,7 +139,7 @@ class Case(PodCase):
         if server.previous is not None:
             return server.previous
         if server.ended is None or server.restarts:
-            return Exit(0, "Unknown") if server.restarts else None
+            return Exit(0, UNSEEN) if server.restarts else None
         needed_until = None if self.client is None or self.client.ended is None else self.client.ended.finished_at
         if needed_until is None or server.ended.finished_at is None:
             return None if self.client_result else server.ended

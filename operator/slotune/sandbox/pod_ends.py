@@ -10,6 +10,7 @@ from slotune.sandbox.pod_case import PodCase, init_log
 
 __all__ = [
     "LINE",
+    "LOST",
     "deleted",
     "disrupted",
     "init_container_failed",
@@ -22,13 +23,16 @@ __all__ = [
 LINE: Final = 300
 """Characters of a log that a sentence repeats."""
 
+LOST: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Reasons of a container that nobody saw end: the node, or its container runtime, was started again."""
+
 
 def disrupted(case: PodCase) -> Judgement | None:
     """Somebody else wanted the node or the pod."""
     pod, job = case.pod, case.job
     if target := pod.condition("DisruptionTarget"):
         return Retry("Disrupted", f"the pod was stopped by the cluster ({target.reason}): {target.message}")
-    if any(c.ended and c.ended.reason == "ContainerStatusUnknown" for c in pod.containers.values()):
+    if any(c.ended and c.ended.reason in LOST for c in pod.containers.values()):
         return Retry("NodeLost", f"node {pod.node} lost the pod's containers")
     if job.failure is not None and job.failure.reason == "PodFailurePolicy":
         return Retry("Disrupted", f"the pod was stopped by the cluster: {job.failure.message}")

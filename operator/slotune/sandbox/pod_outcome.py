@@ -18,9 +18,10 @@ from slotune.llama.log_lines import LogFacts
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry
 from slotune.sandbox.measurement import out_of_time
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, failed, invalid, mismatched, not_measured
-from slotune.sandbox.pod_case import CLIENT_END, Case, needed_logs
+from slotune.sandbox.pod_case import CLIENT_END, UNSEEN, Case, needed_logs
 from slotune.sandbox.pod_ends import (
     LINE,
+    LOST,
     deleted,
     disrupted,
     init_container_failed,
@@ -180,6 +181,8 @@ def _mismatches(case: Case) -> list[Mismatch]:
 
 
 def _crashed(case: Case, exit_: Exit, base: TrialResult) -> Judgement:
+    if exit_.reason in LOST:
+        return Retry("NodeLost", f"node {case.pod.node} lost the server's container")
     if exit_.reason in _NOT_STARTED:
         return Blocked(
             "CannotStart",
@@ -199,7 +202,7 @@ def _failure(case: Case, exit_: Exit) -> Failure:
     waited = ran_s is not None and ran_s >= case.startup_timeout_s - _PROBE_SLACK_S
     if exit_.exit_code in _KILLED and not case.server_facts.ready and (waited or probe_gave_up):
         return classify_failure(None, text, timed_out=True, limit_s=case.startup_timeout_s)
-    return classify_failure(None if exit_.reason == "Unknown" else exit_.exit_code, text)
+    return classify_failure(None if exit_.reason == UNSEEN else exit_.exit_code, text)
 
 
 def _base(case: Case) -> TrialResult:

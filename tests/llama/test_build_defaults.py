@@ -102,6 +102,12 @@ def test_an_explicit_single_slot_was_once_as_good_as_none() -> None:
     assert baseline("-np 1 -c 4096", 6500).baseline.parallel_slots == 1
 
 
+def test_minus_one_layer_is_whatever_the_build_does_by_itself() -> None:
+    layers = [baseline("-ngl -1 -c 4096", build).baseline.gpu_layers for build in (6000, 6500, 8000, None)]
+
+    assert layers == ["0", "all", "auto", "auto"]
+
+
 def test_a_default_that_is_not_certain_is_said_where_it_matters() -> None:
     told = " ".join(baseline("-c 4096", 6869).notes)
     assert "-np is not set, and llama.cpp #16736 changed the default after b6663 and by b7079" in told

@@ -267,6 +267,7 @@ def test_the_component_is_complete_and_says_what_it_does() -> None:
     first = files["kustomization.yaml"]
     assert first.startswith("# slotune: 8 slots\n")
     assert "# SLOTS 4 → 8 in ConfigMap numbers, key slots\n" in first
+    assert "# ConfigMap flags may serve other pods too" in first
     component = yaml.safe_load(first)
     assert component["kind"] == "Component"
     assert component["patches"] == [{"path": name} for name in list(files)[1:]]

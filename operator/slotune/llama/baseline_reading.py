@@ -226,7 +226,7 @@ class BaselineReader:
             return value
         number = self.number("-ngl", -1)
         if number < 0:
-            return "auto" if number == -1 else "all"
+            return self.defaults.gpu_layers if number == -1 else "all"
         return str(number)
 
     def _threads(self) -> int | None:

@@ -205,7 +205,8 @@ def kustomize_files(
         "patches": [{"path": name} for name in patches],
     }
     keys = (f"Put your own key where {REDACTED} stands, or better take it from a Secret.",) if change.hides_keys else ()
-    lines = [*header, *change.sentences, *keys, *_USE]
+    shared = [f"ConfigMap {name} may serve other pods too: look before it is applied." for name in change.config_maps]
+    lines = [*header, *change.sentences, *shared, *keys, *_USE]
     files = {"kustomization.yaml": comment_header(lines) + write_documents(component)}
     return files | {name: write_documents(patch) for name, patch in patches.items()}
 

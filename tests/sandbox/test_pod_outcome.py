@@ -188,7 +188,7 @@ def test_a_wedge_that_the_client_saw_gets_the_servers_last_words():
             crashing(1), "error: invalid argument: --nope\n", FailureClass.BAD_FLAG, "--nope", id="a flag it refuses"
         ),
         pytest.param(
-            crashing(137, "OOMKilled"), READY, FailureClass.OUT_OF_MEMORY_HOST, "cacheRAMMiB", id="host memory"
+            crashing(137, "OOMKilled"), KV_FULL, FailureClass.OUT_OF_MEMORY_HOST, "cacheRAMMiB", id="host memory"
         ),
         pytest.param(
             crashing(137, began=700, finished=95), "loading model", FailureClass.STARTUP_TIMEOUT, "startupTimeout",

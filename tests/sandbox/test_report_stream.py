@@ -159,6 +159,13 @@ def test_a_lost_line_means_no_record_rather_than_another_one(lost):
     assert log == ClientLog(result=SMALL, broken=("record",))
 
 
+def test_a_byte_that_changed_on_the_way_means_no_record():
+    text = log_of(PARTS)
+    place = text.index('"data":"') + 20
+    changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+    assert parse_client_log(changed, TRIAL) == ClientLog(broken=("record",))
+
+
 @given(st.integers(0, 3000))
 def test_a_log_that_is_cut_anywhere_gives_the_whole_result_or_none(cut):
     text = log_of([progress_line(Progress("probing")), *result_frames(SMALL)])

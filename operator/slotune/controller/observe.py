@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.api.quantities import parse_duration
@@ -123,7 +123,8 @@ class Observer:
         namespace, name = references.key
         has_patch = await self._get(CONFIG_MAP, namespace, f"{name}-recommendation") is not None
         observed = replace(observed, has_patch=has_patch)
-        if observed.serving is None or references.status.recommendation is None:
+        serving = observed.serving
+        if serving is None or references.status.recommendation is None:
             return observed
         observed = replace(observed, autoscalers=await self._autoscalers(namespace))
         memory = Memory.from_status(references.status)
@@ -131,12 +132,14 @@ class Observer:
             return observed
         classes = understood.manifests.gpu_classes
         wanted, today = references.status.recommendation.gpu_class, understood.baseline.candidate.gpu_class
-        capacity = await self._reader.capacity(classes.get(wanted, classes[today]), classes[today], observed.now)
-        observed = replace(observed, readings=Readings(capacity))
+        capacity = await self._reader.capacity(
+            classes.get(wanted, classes[today]), classes[today], observed.now, template=references.template
+        )
+        observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity))
         step = _step(observed, understood)
         match step:
             case Drain():
-                slots = await self._reader.slots(observed.serving, _port(understood), observed.now)
+                slots = await self._reader.slots(serving, _port(understood), observed.now)
                 readings = replace(observed.readings, slots=slots)
             case Verify() if step.next_look <= observed.now:
                 readings = replace(observed.readings, look=await self._rollout_look(observed, understood))
@@ -226,6 +229,15 @@ def _step(observed: Observed, understood: Understood) -> RolloutStep | None:
         readings=observed.readings,
         now=observed.now,
     )
+
+
+def _settle(observed: Observed) -> timedelta:
+    """How far back a look's queries reach: before that, they still see the old pods."""
+    deployment, serving = observed.references.deployment, observed.serving
+    if deployment is None or deployment.spec.observe.prometheus is None or serving is None:
+        return timedelta(0)
+    pods = Pods(observed.references.key[0], serving["metadata"]["name"])
+    return timedelta(seconds=queries_for(deployment.spec.observe.prometheus, pods).settle_s)
 
 
 def _port(understood: Understood) -> int:

@@ -21,6 +21,8 @@ from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.reading import Reading, Today, reading_of
+from slotune.tuning.refusal import RefusedServerError
+from slotune.tuning.server_refusals import refusals
 from slotune.tuning.traffic import demand_of
 from slotune.tuning.trial_objects import candidate_hash, candidate_of
 
@@ -97,19 +99,28 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     rolled_out = annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
     try:
+        if found := refusals(
+            manifests.template,
+            manifests.container.name,
+            references.target or {},
+            gpu_resource=next(iter(manifests.gpu_classes.values())).spec.resource_name,
+            config_maps=manifests.config_maps,
+        ):
+            raise RefusedServerError(found)
         reading = reading_of(
             manifests,
             demand_of(manifests),
             surveyed.models,
             engine=engine,
             today=_today(references, rolled_out),
+            build=surveyed.build,
         )
     except InvalidInputError as error:
         return NotUnderstood("Refused", str(error))
     except (InputFileError, DemandError) as error:
         return NotUnderstood("InvalidWorkload", str(error))
     inputs = digest_of([references.inputs, reading.space.context, candidate_hash(reading.baseline.candidate)])
-    written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)))
+    written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)), surveyed.build)
     reading = _with_replicas_of_then(reading, references, inputs)
     return Understood(reading, manifests, surveyed, pod, inputs, written, rolled_out)
 

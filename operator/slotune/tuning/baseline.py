@@ -87,8 +87,10 @@ class Baseline:
         return [*kept, *candidate.extra_args, *self.secrets]
 
 
-def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_class: str) -> Baseline:
-    """Read the server's own flags.
+def baseline_of(
+    manifests: Manifests, models: Mapping[str, ModelFacts], gpu_class: str, build: int | None = None
+) -> Baseline:
+    """Read the server's own flags. ``build``: what the program itself said; None goes by the image's tag.
 
     Raises:
         InvalidInputError: as :func:`read_baseline`.
@@ -101,6 +103,7 @@ def baseline_of(manifests: Manifests, models: Mapping[str, ModelFacts], gpu_clas
         training_context={name: facts.context_length for name, facts in models.items()},
         gpu_class=gpu_class,
         gpu_resource=manifests.gpu_classes[gpu_class].spec.resource_name,
+        build=build,
     )
 
 

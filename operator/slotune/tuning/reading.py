@@ -12,6 +12,7 @@ from types import MappingProxyType
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_decimal, parse_duration
 from slotune.api.v1alpha1.measurement import Measurement as MeasurementSpec
+from slotune.llama.build_arguments import unsupported
 from slotune.llama.candidate import Candidate
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
@@ -89,6 +90,7 @@ def reading_of(
     model_paths: Mapping[str, Path] = MappingProxyType({}),
     notes: tuple[str, ...] = (),
     today: Today | None = None,
+    build: int | None = None,
 ) -> Reading:
     """The same from what was read already: no I/O.
 
@@ -101,6 +103,7 @@ def reading_of(
         model_paths: where the files lie, for whoever starts servers here.
         notes: what was said before.
         today: what ran before slotune changed it, where the template has an answer of ours already.
+        build: of llama.cpp, where the program itself was asked; None goes by the image's tag.
 
     Raises:
         InvalidInputError: what is wrong, and the cure.
@@ -111,13 +114,14 @@ def reading_of(
     replicas = manifests.replicas if today is None else today.replicas
     if replicas > most:
         raise InvalidInputError(f"maxReplicas of {classes[0]}", most, f"{replicas} run today: allow at least as many")
-    baseline = baseline_of(manifests, models, classes[0])
+    baseline = baseline_of(manifests, models, classes[0], build)
     if today is not None:
         baseline = replace(baseline, candidate=today.candidate)
     candidates, pruned = build_space(
         baseline.candidate, _limits(manifests, baseline.candidate, classes), demand, models
     )
     _check_context(manifests, demand, models, candidates, pruned)
+    candidates, pruned = _for_build(baseline, candidates, pruned)
     measurement = measurement_of(manifests)
     promise = promise_of(manifests)
     problem = Problem(
@@ -140,6 +144,15 @@ def reading_of(
     fitting = without_what_cannot_fit(problem, ())
     every_note = (*manifests.notes, *notes, *baseline.notes)
     return Reading(fitting, problem, baseline, model_paths, target, manifests.container.name, every_note)
+
+
+def _for_build(
+    baseline: Baseline, candidates: Sequence[Candidate], pruned: Sequence[Pruned]
+) -> tuple[tuple[Candidate, ...], tuple[Pruned, ...]]:
+    """Without what the server's build of llama.cpp cannot be brought to; what runs today runs."""
+    said = {one: unsupported(one, baseline.defaults) for one in candidates if one != baseline.candidate}
+    out = [Pruned(one, "NotInThisBuild", " ".join(reasons)) for one, reasons in said.items() if reasons]
+    return tuple(one for one in candidates if not said.get(one)), (*pruned, *out)
 
 
 def _check_context(

@@ -158,6 +158,7 @@ def test_a_status_takes_what_another_version_writes() -> None:
     assert "minItems" not in words
     assert words["maxItems"] == 3
     assert words["items"]["required"] == ["word"]  # the key of the list
+    assert words["items"]["x-kubernetes-preserve-unknown-fields"] is True
     assert words["items"]["properties"] == {
         "word": {"description": "The word.", "type": "string", "maxLength": 5},
         "state": {

@@ -5,8 +5,8 @@ is checked against a list of what is understood, and the rest is an error: a key
 refused by a cluster months later, and one that was dropped unseen would be a bound that nobody keeps.
 
 A status is described with less force than a spec. Operators of other versions write it too, and an object whose status
-the schema refuses could not even be edited by its user. So a status keeps types, lengths and list keys, and loses
-enumerations, patterns and required fields.
+the schema refuses could not even be edited by its user. So a status keeps types, lengths and list keys, loses
+enumerations, patterns and required fields, and may have fields that the schema does not know.
 """
 
 from __future__ import annotations
@@ -174,6 +174,8 @@ def _softened(schema: Schema) -> Schema:
     schema.pop("x-kubernetes-validations", None)
     schema.pop("minItems", None)
     schema.pop("required", None)
+    if "properties" in schema:  # or server-side apply of a field that is not in the schema would be refused as a whole
+        schema["x-kubernetes-preserve-unknown-fields"] = True
     keys = schema.get("x-kubernetes-list-map-keys")
     if keys and "required" not in schema["items"]:  # two entries could not be told apart without
         schema["items"]["required"] = keys

@@ -1,0 +1,137 @@
+"""Fixtures of the end-to-end tests: a cluster for the session, a namespace for each test, images, models."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from e2e.cluster import Cluster, KubectlError
+from e2e.evidence import collect_evidence
+from e2e.images.build import ENGINE_IMAGE, PRODUCT_IMAGE, build_images, load_images
+from e2e.models import MODELS_CLAIM, make_weights, models_manifests
+from e2e.node.lifecycle import bring_up, standing, take_down
+from e2e.node.places import cache_folder
+from e2e.node.programs import find_programs
+from e2e.waiting import NotYetError
+from e2e.waiting import eventually as wait_eventually
+
+NODE = "e2e"
+REMOVAL_LIMIT_S = 90.0
+"""For a namespace and all that is in it. Pods may take 30 s to end."""
+
+
+class Images(NamedTuple):
+    """Image names that pods can use on this cluster."""
+
+    product: str
+    """The operator and the load client."""
+    engine: str
+    """llama-server."""
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A node made for this session, one that ``make e2e-up`` left up, or the cluster of ``E2E_KUBECONFIG``."""
+    if named := os.environ.get("E2E_KUBECONFIG"):
+        yield _existing_cluster(Path(named))
+        return
+    record, _ = standing(NODE)
+    keep = record is not None and record.ready and not record.tied
+    node = bring_up(NODE, tied=True, tell=lambda line: print(f"node: {line}", file=sys.stderr))
+    try:
+        yield Cluster(node.record.kubeconfig, node.programs["kubectl"], node)
+    finally:
+        if not keep:
+            take_down(NODE)
+
+
+def _existing_cluster(kubeconfig: Path) -> Cluster:
+    """Refused unless the user has named its context: the tests create, delete and reconfigure."""
+    program = shutil.which("kubectl") or find_programs()["kubectl"]
+    known = Cluster(kubeconfig, program)
+    try:
+        context = known.text("config", "current-context").strip()
+    except KubectlError as error:
+        pytest.exit(f"E2E_KUBECONFIG={kubeconfig}: {error}", returncode=2)
+    if os.environ.get("E2E_CONTEXT") != context:
+        pytest.exit(
+            f"E2E_KUBECONFIG={kubeconfig}: its current context is {context!r}, and the tests would create and delete "
+            f"namespaces there; if that is what you want, set E2E_CONTEXT={context}",
+            returncode=2,
+        )
+    return known
+
+
+@pytest.fixture(scope="session")
+def images(cluster: Cluster) -> Images:
+    """The images of this checkout, loaded into the node. Another cluster must be able to pull the two it is told of."""
+    if cluster.node is None:
+        try:
+            return Images(os.environ["E2E_IMAGE"], os.environ["E2E_ENGINE_IMAGE"])
+        except KeyError as error:
+            pytest.exit(f"E2E_KUBECONFIG is set, so {error} must name an image that its cluster can pull", returncode=2)
+    layout = build_images(lambda line: print(f"images: {line}", file=sys.stderr))
+    load_images(layout, cluster.node.programs["ctr"], cluster.node.record.containerd_socket)
+    return Images(PRODUCT_IMAGE, ENGINE_IMAGE)
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own that enforces Pod Security ``restricted``; gone, with all in it, afterwards."""
+    name = f"e2e-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    # A pod that comes before its service account is refused.
+    wait_eventually(lambda: cluster.find("serviceaccount", "default", name), 30, f"a service account in {name}")
+    yield name
+    cluster.delete("namespace", name, wait=False)
+    try:
+        wait_eventually(lambda: cluster.find("namespace", name) is None, REMOVAL_LIMIT_S, f"namespace {name} is gone")
+    except NotYetError:
+        left = cluster.find("namespace", name) or {}
+        reasons = [
+            held.get("message") for held in left.get("status", {}).get("conditions", []) if held["status"] == "True"
+        ]
+        pytest.fail(f"namespace {name} is still there after {REMOVAL_LIMIT_S:g} s: {reasons}")
+
+
+@pytest.fixture(scope="session")
+def weights() -> Path:
+    """The folder with SmolLM2-135M in Q4_0, Q8_0 and F16, made when it is missing."""
+    return make_weights(cache_folder() / "models")
+
+
+@pytest.fixture
+def models(cluster: Cluster, namespace: str, weights: Path) -> Iterator[str]:
+    """The name of a claim in the test's namespace whose volume holds the weights, read-only."""
+    if cluster.node is None:
+        pytest.skip("the models are in a folder of this machine, which another cluster's nodes do not see")
+    volume = f"models-{namespace}"
+    cluster.apply(models_manifests(volume, namespace, weights))
+    yield MODELS_CLAIM
+    cluster.delete("persistentvolume", volume, wait=False)
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., object]:
+    """``eventually(check, timeout, what)`` of ``e2e.waiting``."""
+    return wait_eventually
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the cluster looks like to the report of a test that failed, while its namespace is still there."""
+    report = yield
+    arguments = getattr(item, "funcargs", {})
+    if report.failed and call.when != "teardown" and "namespace" in arguments and "cluster" in arguments:
+        report.sections.append(("cluster", collect_evidence(arguments["cluster"], arguments["namespace"])))
+    return report

@@ -18,18 +18,20 @@ from slotune.api.v1alpha1.sandbox import Sandbox
 from slotune.sandbox.job import (
     INIT_ALLOWANCE_S,
     MARGIN_S,
-    OWN_ANNOTATIONS,
-    OWN_LABELS,
     PULL_ALLOWANCE_S,
     TTL_S,
     ClientImage,
     TrialServer,
+)
+from slotune.sandbox.kept_template import UnusableTemplateError, covering_mount, kept_of
+from slotune.sandbox.pod_parts import (
+    OWN_ANNOTATIONS,
+    OWN_LABELS,
     client_security,
     pod_base,
     server_security,
     without_gpu,
 )
-from slotune.sandbox.kept_template import UnusableTemplateError, covering_mount, kept_of
 
 __all__ = ["SURVEY", "VERSION", "survey_job"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from e2e.texts import FORMS, TEXTS, Specimen
 from e2e.waiting import eventually
 from slotune.api.crds import custom_resource_definition
 from slotune.api.documents import read_documents
+from slotune.api.problems import model_within
 from slotune.api.v1alpha1 import API_VERSION, KINDS, LlamaDeployment, LlamaTrial, Resource
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -58,7 +60,7 @@ def server(cluster: Cluster) -> Iterator[ApiServer]:
 def served(server: ApiServer) -> None:
     """Waits until the API server answers for every kind, with the schema of now."""
     for kind in KINDS:
-        eventually(lambda kind=kind: established(server, kind), 30, f"{kind.INFO.kind} is served")  # type: ignore[misc]
+        eventually(partial(established, server, kind), 30, f"{kind.INFO.kind} is served")
     unknown = deployment() | {"unknown": 1}
     eventually(lambda: not apply(server, unknown, dry_run=True).accepted, 30, "unknown fields are refused")
 
@@ -104,9 +106,13 @@ def test_the_definition_is_served_and_structural(server: ApiServer, kind: type[R
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_people_can_have_every_field_explained(server: ApiServer, cluster: Cluster, kind: type[Resource]) -> None:
-    explained = cluster.text("explain", f"{kind.INFO.short_name}.spec", "--recursive", f"--api-version={API_VERSION}")
+    words = ("explain", f"{kind.INFO.plural}.spec", "--recursive", f"--api-version={API_VERSION}")
+    # Served comes before published: kubectl reads the explanation from a document that is made a moment later.
+    explained = eventually(lambda: cluster.text(*words), 30, "kubectl knows the kind")
 
-    assert all(str(field.alias) in explained for field in kind.model_fields["spec"].annotation.model_fields.values())  # type: ignore[union-attr]
+    spec = model_within(kind.model_fields["spec"].annotation)
+    assert spec is not None
+    assert all(str(field.alias) in explained for field in spec.model_fields.values())
 
 
 # One corpus, one verdict
@@ -134,7 +140,7 @@ def test_bad(server: ApiServer, path: Path) -> None:
         assert all(message in answer.message for message in MESSAGES if message == found[0].cure)
 
 
-@pytest.mark.parametrize("path", list(filter(is_slotune_only, files("bad"))), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in files("bad") if is_slotune_only(path)], ids=lambda path: path.stem)
 def test_what_only_slotune_can_refuse_is_marked_with_reason(server: ApiServer, path: Path) -> None:
     answer = server.create(path_of(data_of(path)).rpartition("/")[0], path.read_bytes(), dry_run=True)
 
@@ -329,7 +335,7 @@ def test_kubectl_get_tells_the_story(server: ApiServer, cluster: Cluster, namesp
 
     wide = cluster.text("get", "lld", "-o", "wide", "--no-headers", namespace=namespace).split()
     assert wide[8] == "Recommend"
-    assert wide[-4:-1] == ["12", "48", "<none>"] or {"12", "48"} <= set(wide)
+    assert {"12", "48"} <= set(wide)
 
 
 def test_the_category_lists_every_kind(server: ApiServer, cluster: Cluster, namespace: str) -> None:

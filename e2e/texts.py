@@ -118,7 +118,7 @@ class Specimen(Resource):
     """Name of this type."""
     metadata: ObjectMeta
     """Name."""
-    spec: SpecimenSpec  # type: ignore[valid-type]  # made from the forms that there are
+    spec: SpecimenSpec
     """The texts."""
 
     INFO: ClassVar[KindInfo] = KindInfo("Specimen", "specimens", "specimen", namespaced=False, columns=())

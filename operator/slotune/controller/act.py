@@ -1,5 +1,4 @@
-"""Carries out a plan: first what must be there before the status says so, then the status, since it holds what must be
-known if the operator dies right after, then the actions in their order, then the events."""
+"""Writes to the cluster: actions, statuses and events, each so that doing it twice does no harm."""
 
 from __future__ import annotations
 

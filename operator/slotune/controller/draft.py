@@ -32,8 +32,6 @@ class Plan:
 
     status: Object
     """The whole status, as the API has it."""
-    before: tuple[Action, ...] = ()
-    """What must be there before the status may speak of it."""
     actions: tuple[Action, ...] = ()
     notes: tuple[EventNote, ...] = ()
     requeue_s: float = RESYNC_S
@@ -52,7 +50,6 @@ class Draft:
         self.waits_for_slot = False
         self._claims: list[Claim] = []
         self._actions: list[Action] = []
-        self._before: list[Action] = []
         self._notes: list[EventNote] = []
         self._requeue_s = RESYNC_S
 
@@ -78,12 +75,8 @@ class Draft:
         self.set(phase=phase)
 
     def do(self, *actions: Action) -> None:
-        """Act, in this order, after the status was written."""
+        """Act, in this order, before the status is written."""
         self._actions += actions
-
-    def do_first(self, *actions: Action) -> None:
-        """Act before the status is written, since it will lead to what is made."""
-        self._before += actions
 
     def note(self, notes: Iterable[EventNote]) -> None:
         """Say something that no condition says."""
@@ -130,7 +123,6 @@ class Draft:
         status = self.status.model_copy(update={"conditions": conditions, "observed_generation": self.generation})
         return Plan(
             status.to_manifest(),
-            tuple(self._before),
             tuple(self._actions),
             (*transitions(before, conditions), *self._notes),
             self._requeue_s,

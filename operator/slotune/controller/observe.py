@@ -30,6 +30,7 @@ from slotune.controller.survey_look import look_at_survey
 from slotune.controller.trial_pods import DEFAULT_PORT
 from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
 from slotune.controller.world import gather_trials, running_trials
+from slotune.llama.log_lines import LogFacts
 from slotune.production.looks import take_look
 from slotune.production.queries import Pods, queries_for
 from slotune.production.watch import next_look, observe
@@ -54,6 +55,7 @@ class Observer:
         self._reader = RolloutReader(cluster, store, clock)
         self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
+        self._started: dict[str, LogFacts] = {}
 
     def seen(self, key: Key) -> Object | None:
         """The LlamaDeployment as it was seen last."""
@@ -65,21 +67,29 @@ class Observer:
         deployment, _, _ = parse(raw)
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
-            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            trials = await gather_trials(
+                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+            )
             return Observed(references, self._settings, now, trials=trials)
         references = await gather_references(raw, self._store, self._cluster)
         observed = Observed(references, self._settings, now, running=running_trials(self._store))
         observed = await self._with_serving(observed)
         if references.manifests is None or references.rival is not None:
-            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            trials = await gather_trials(
+                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+            )
             return replace(observed, trials=trials)
         observed = await self._with_survey(observed)
         if not isinstance(observed.understood, Understood):
-            trials = await gather_trials(references, "", self._store, self._cluster, hardware={}, now=now)
+            trials = await gather_trials(
+                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+            )
             return replace(observed, trials=trials)
         space = observed.understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
-        trials = await gather_trials(references, space.context, self._store, self._cluster, hardware=hardware, now=now)
+        trials = await gather_trials(
+            references, space.context, self._store, self._cluster, hardware=hardware, started=self._started, now=now
+        )
         observed = await self._with_rollout(replace(observed, trials=trials), observed.understood)
         return await self._with_production(observed)
 

@@ -89,14 +89,15 @@ class Reconciler:
         return plan.requeue_s
 
     async def _carry_out(self, raw: Object, plan: Plan, now: datetime) -> None:
-        await self._hands.carry_out(plan.before)
+        """Act first, then say so: what a step must not forget was written down by the step before it. An action that
+        fails leaves the status of before, to which the failure is then added."""
+        await self._hands.carry_out(plan.actions)
         if await self._hands.apply_status(raw, plan.status):
             reference = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], **raw["metadata"]}
             identity = self._settings.identity
             await self._hands.tell(
                 [event_object(note, reference, now=now, reporting_instance=identity) for note in plan.notes]
             )
-        await self._hands.carry_out(plan.actions)
 
     def _later(self, key: Key, error: UnavailableError) -> float:
         count = self._unreachable[key] = self._unreachable.get(key, 0) + 1

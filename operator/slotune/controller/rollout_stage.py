@@ -139,7 +139,7 @@ def _take(draft: Draft, observed: Observed, understood: Understood, step: Rollou
             if step.record_template and observed.serving is not None:
                 assert observed.references.deployment is not None
                 record = template_record(observed.references.deployment, observed.serving["spec"]["template"])
-                draft.do_first(ApplyManifest(record, ROLLOUT_MANAGER))
+                draft.do(ApplyManifest(record, ROLLOUT_MANAGER))
             draft.set(**step.memory.for_status())
             draft.look_again(AT_ONCE_S)
         case Apply():
@@ -279,4 +279,4 @@ def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, st
         },
         "data": files,
     }
-    draft.do_first(ApplyManifest(manifest, ROLLOUT_MANAGER))
+    draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER))

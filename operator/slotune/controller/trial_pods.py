@@ -15,17 +15,14 @@ from slotune.controller.understanding import Understood
 from slotune.llama.flags import to_args
 from slotune.sandbox.job import ClientImage, TrialServer, network_policy, trial_job
 from slotune.sandbox.server_environment import server_environment
-from slotune.search.rates import START_ALLOWANCE_S, seconds_at
+from slotune.tuning.pod_client import measuring_limit_s
 from slotune.tuning.pod_reading import read_pod
-from slotune.tuning.reading import measurement_of
 from slotune.tuning.trial_objects import trial_of
 
 __all__ = ["start_trial", "survey_server", "trial_server"]
 
 DEFAULT_PORT = 8080
 SLOT_LOST_S = 60.0
-UNLIMITED_MARGIN = 1.5
-"""A trial without a limit of its own gets what all its requests take at most, and half of that again."""
 
 
 def start_trial(draft: Draft, observed: Observed, understood: Understood, flight: Flight) -> str:
@@ -53,7 +50,7 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
         gpu_class=understood.manifests.gpu_classes[flight.trial.spec.candidate.gpu_class],
         sandbox=sandbox,
         client=ClientImage(observed.settings.trial_image, observed.settings.image_pull_policy),
-        measuring_s=_longest_s(understood, flight),
+        measuring_s=measuring_limit_s(flight.trial.spec),
     )
     uid = str(observed.references.raw["metadata"]["uid"])
     draft.do(Apply(network_policy(name, namespace, uid, sandbox), SANDBOX_MANAGER), StartTrial(job))
@@ -98,12 +95,3 @@ def _server(observed: Observed, manifests: Manifests, flags: Sequence[str], port
         tuple(server_environment(container, secret_env, manifests.config_maps)),
         port,
     )
-
-
-def _longest_s(understood: Understood, flight: Flight) -> float:
-    asked = trial_of(flight.trial.spec)
-    if asked.time_limit_s is not None:
-        return asked.time_limit_s
-    measurement = measurement_of(understood.manifests)
-    looks = 1 + measurement.extensions
-    return START_ALLOWANCE_S + UNLIMITED_MARGIN * seconds_at(asked.rate, measurement, looks=looks)

@@ -6,7 +6,7 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,6 +21,8 @@ from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, POD
 from slotune.controller.pod_logs import read_events, read_logs
 from slotune.controller.references import References
 from slotune.controller.store import Store, key_of, labels_of
+from slotune.llama.log_lines import LogFacts
+from slotune.sandbox.judgement import Waiting
 from slotune.sandbox.pod_facts import JobFacts, PodFacts, newest_pod
 from slotune.sandbox.pod_outcome import judge_pod, needed_logs
 from slotune.tuning.trial_objects import trial_of
@@ -51,16 +53,30 @@ async def gather_trials(
     cluster: Cluster,
     *,
     hardware: Mapping[str, bool],
+    started: MutableMapping[str, LogFacts],
     now: datetime,
 ) -> Trials:
-    """Read the trials, and what became of those under way. ``hardware`` says of each GPUClass whether it has a GPU."""
+    """Read the trials, and what became of those under way.
+
+    Args:
+        references: the LlamaDeployment.
+        context: of the search; empty while there is none.
+        store: what was seen.
+        cluster: what is read beside it.
+        hardware: whether a GPUClass has a GPU, by name.
+        started: how servers came up, by the uid of their pod; what is read now is added. Kubelet's log rotation may
+            take it away before a trial ends.
+        now: with time zone.
+    """
     namespace, name = references.key
     own = [found for raw in store.owned(LLAMA_TRIAL, namespace, name) if (found := _live(raw, store))]
     ended = [(raw, trial) for raw, trial in own if _is_complete(trial)]
     flights = []
     for raw, pending in own:
         if not _is_complete(pending):
-            flights.append(await _flight(references, raw, pending, store, cluster, hardware=hardware, now=now))
+            flights.append(
+                await _flight(references, raw, pending, store, cluster, hardware=hardware, started=started, now=now)
+            )
     others = [
         found
         for raw in store.within(LLAMA_TRIAL, namespace)
@@ -125,6 +141,7 @@ async def _flight(
     cluster: Cluster,
     *,
     hardware: Mapping[str, bool],
+    started: MutableMapping[str, LogFacts],
     now: datetime,
 ) -> Flight:
     namespace, name = key_of(raw)
@@ -139,16 +156,23 @@ async def _flight(
     newest = newest_pod(pods, job.uid)
     pod = None if newest is None else PodFacts.from_object(newest)
     asked = trial_of(trial.spec)
+    earlier = None if pod is None else started.get(pod.uid)
+    wanted = needed_logs(job, pod, server, head_known=earlier is not None)
     judgement = judge_pod(
         asked,
         job,
         pod,
-        {} if pod is None else await read_logs(cluster, namespace, pod.name, needed_logs(job, pod, server)),
+        {} if pod is None else await read_logs(cluster, namespace, pod.name, wanted),
         gpu_expected=hardware.get(asked.candidate.gpu_class, False),
         server_container=server,
         capacity_timeout_s=float(parse_duration(spec.sandbox.capacity_timeout)),
         startup_timeout_s=float(parse_duration(trial.spec.measurement.startup_timeout)),
         now=now,
         events=await read_events(cluster, namespace, name, pod),
+        earlier=earlier,
     )
+    if pod is not None and isinstance(judgement, Waiting) and judgement.server is not None:
+        started[pod.uid] = judgement.server
+    elif pod is not None and not isinstance(judgement, Waiting):
+        started.pop(pod.uid, None)
     return Flight(trial, raw, job, judgement)

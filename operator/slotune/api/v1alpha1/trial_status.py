@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 Count = Annotated[int, Field(ge=0)]
-Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Bytes = Annotated[int, Field(ge=0, le=2**53)]
+"""Eight petabytes: bounds pass the API server as floats, and 2^63 - 1 comes out negative (Kubernetes 1.34)."""
 
 
 class TrialProgress(StatusModel):
@@ -205,6 +206,8 @@ class LlamaTrialStatus(CommonStatus):
     """What the server or the client noticed."""
     trace_hashes: Annotated[tuple[Digest, ...], Items(most=500)] = ()
     """Digest of the traffic of each run."""
+    interruptions: Count = 0
+    """How often it had to be run again for reasons that say nothing about the candidate."""
     job_name: Name | None = None
     """Job that ran it."""
     record_config_map: Name | None = None

@@ -529,3 +529,32 @@ def test_a_short_window_needs_one_good_look() -> None:
     assert isinstance(world.run(), Done)
     assert world.memory.rollout is not None
     assert world.memory.rollout.kept == 1
+
+
+def test_a_change_between_the_note_and_the_apply_stops_the_rollout() -> None:
+    world = World()
+    until(world, Apply)
+    world.change(template("-m", "/m.gguf", "--verbose"))
+    assert world.run().reason == "ChangedByOther"
+    assert not world.applied
+
+
+def test_a_change_on_the_way_back_is_left_as_it_is() -> None:
+    world = World(outcome="Missed")
+    until(world, RollBack)
+    cure = template("-m", "/m.gguf", "-np", "1")
+    world.change(cure)
+    assert world.run().reason == "ChangedByOther"
+    assert world.serving.template == cure
+    assert world.memory.refused == (HASH,)
+
+
+def test_the_same_candidate_in_a_changed_template_is_rolled_out() -> None:
+    world = World(wanted=recommendation(OWN_HASH))
+    intent = replace(world.intent, source="new-image")
+    serving = replace(world.serving, source="old-image")
+    for want in (WriteAhead, WriteAhead, Apply):
+        step = plan_rollout(intent, serving, world.memory, world.readings, world.now, judge=lambda *_: ("Continue", ""))
+        assert isinstance(step, want)
+        if isinstance(step, WriteAhead):
+            world.memory = step.memory

@@ -118,7 +118,7 @@ class _BoundedStream(httpx.AsyncByteStream):
         size = 0
         async for part in self._inner:
             size += len(part)
-            if False:
+            if size > LARGEST_ANSWER:
                 raise httpx.ReadError(f"more than {LARGEST_ANSWER} bytes")
             yield part
 

@@ -225,9 +225,7 @@ class FakeNode:
     def _says(self, job: Object, pod: str, text: str) -> None:
         self.cluster.container_logs[job["metadata"]["namespace"], pod, LOAD_CLIENT, False] = text
 
-    def _pod_is(
-        self, job: Object, pod: str, phase: str, *, conditions: list[Object] | None = None, **more: Any
-    ) -> None:
+    def _pod_is(self, job: Object, pod: str, phase: str, *, conditions: tuple[Object, ...] = (), **more: Any) -> None:
         made = job["metadata"]["creationTimestamp"]
         placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": made}
         status = {"phase": phase, "startTime": made, "conditions": [placed, *conditions], **more}

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL, TRIAL_LABEL
+from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus
 from slotune.controller.act import Hands
 from slotune.controller.cluster import Object
 from slotune.controller.handlers import _is_served, wake_those_concerned
@@ -21,6 +22,7 @@ from slotune.controller.heartbeat import Heartbeat
 from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, WATCHED, kind_of
 from slotune.controller.metrics import OperatorMetrics
 from slotune.controller.observe import Observer
+from slotune.controller.reasons import REASONS_OF, ConditionType
 from slotune.controller.reconcile import Reconciler
 from slotune.controller.run import fill
 from slotune.controller.settings import Settings
@@ -193,6 +195,11 @@ class Simulation:
     def jobs(self) -> list[Object]:
         return self.cluster.all_of(JOB, NAMESPACE)
 
+    def flying(self) -> list[Object]:
+        """Jobs of trials that run."""
+        jobs = [job for job in self.jobs() if TRIAL_LABEL in job["metadata"]["labels"]]
+        return [job for job in jobs if not (job.get("status") or {}).get("conditions")]
+
     # ------------------------------------------------------------------ operators and time
 
     def kill(self) -> None:
@@ -272,6 +279,24 @@ class Simulation:
         await self.run(lambda: self.says("SearchCompleted", name)[0] == "True", most_s=most_s)
 
 
+def assert_good_statuses(simulation: Simulation) -> None:
+    """What holds of every status that was ever written: see the conventions in :mod:`slotune.controller.conditions`."""
+    for change in simulation.cluster.changes:
+        status = change.object.get("status") or {}
+        if change.object["kind"] != "LlamaDeployment" or not status:
+            continue
+        LlamaDeploymentStatus.from_manifest(status)
+        conditions = {one["type"]: one for one in status["conditions"]}
+        assert "Ready" in conditions
+        assert not {"Reconciling", "Stalled"} <= set(conditions)
+        assert all(one["status"] == "True" for kind, one in conditions.items() if kind in {"Reconciling", "Stalled"})
+        assert status["observedGeneration"] <= change.object["metadata"]["generation"]
+        assert all(one["observedGeneration"] <= status["observedGeneration"] for one in conditions.values())
+        for kind in ConditionType:
+            if kind.value in conditions and kind not in {ConditionType.READY, ConditionType.STALLED}:
+                assert conditions[kind.value]["reason"] in {*REASONS_OF[kind], "Suspended"}, conditions[kind.value]
+
+
 def drive(coroutine: Awaitable[Any]) -> Any:
     """Run a simulation from a test that is no coroutine."""
 
@@ -281,4 +306,15 @@ def drive(coroutine: Awaitable[Any]) -> Any:
     return asyncio.run(wrapped())
 
 
-__all__ = ["Capacities", "FakeReader", "Killed", "Life", "Simulation", "Trial", "drive", "key_of", "world"]
+__all__ = [
+    "Capacities",
+    "FakeReader",
+    "Killed",
+    "Life",
+    "Simulation",
+    "Trial",
+    "assert_good_statuses",
+    "drive",
+    "key_of",
+    "world",
+]

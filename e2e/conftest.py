@@ -17,12 +17,12 @@ from e2e.evidence import collect_evidence
 from e2e.images.build import ENGINE_IMAGE, PRODUCT_IMAGE, build_images, load_images
 from e2e.models import MODELS_CLAIM, make_weights, models_manifests
 from e2e.node.lifecycle import bring_up, standing, take_down
-from e2e.node.places import cache_folder
+from e2e.node.places import cache_folder, node_name
 from e2e.node.programs import find_programs
 from e2e.waiting import NotYetError
 from e2e.waiting import eventually as wait_eventually
 
-NODE = "e2e"
+NODE = node_name()
 REMOVAL_LIMIT_S = 90.0
 """For a namespace and all that is in it. Pods may take 30 s to end."""
 

@@ -9,13 +9,14 @@ import time
 
 from e2e.images.build import build_images, load_images
 from e2e.node.lifecycle import standing
+from e2e.node.places import node_name
 from e2e.node.programs import MissingProgramsError, find_programs
 
 
 def main(argv: list[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e.images", description=__doc__)
-    parser.add_argument("--name", default="e2e", help="of the node (default: %(default)s)")
+    parser.add_argument("--name", default=node_name(), help="of the node (default: %(default)s)")
     chosen = parser.parse_args(argv)
     begun = time.monotonic()
 

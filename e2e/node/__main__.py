@@ -8,13 +8,14 @@ import sys
 import time
 
 from e2e.node.lifecycle import Node, NodeError, bring_up, set_gpus, standing, take_down
+from e2e.node.places import node_name
 from e2e.node.programs import MissingProgramsError, find_programs
 
 
 def main(argv: list[str] | None = None) -> int:
     """The exit code: 0 done, 1 not (the message says why), 3 for ``status`` of a node that is not up."""
     parser = argparse.ArgumentParser(prog="python -m e2e.node", description=__doc__)
-    parser.add_argument("--name", default="e2e", help="several nodes may be up at once (default: %(default)s)")
+    parser.add_argument("--name", default=node_name(), help="$E2E_NODE, or %(default)s")
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="bring the node up and print its kubeconfig; clears a crashed one away first")
     up.add_argument("--gpus", type=int, default=1, help="nvidia.com/gpu that it claims to have (default: %(default)s)")

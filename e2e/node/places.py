@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["CHECKOUT", "cache_folder", "node_folder"]
+__all__ = ["CHECKOUT", "cache_folder", "node_folder", "node_name"]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The top of the repository."""
@@ -22,3 +22,8 @@ def node_folder() -> Path:
     folder = cache_folder() / "node"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def node_name() -> str:
+    """``$E2E_NODE``, else ``e2e``. Another name is another node, so that several can be up on one machine."""
+    return os.environ.get("E2E_NODE") or "e2e"

@@ -19,6 +19,7 @@ __all__ = [
     "NotFoundError",
     "Object",
     "RefusedError",
+    "SchemaTooOldError",
     "UnavailableError",
 ]
 
@@ -52,6 +53,10 @@ class ForbiddenError(ClusterError):
 
 class RefusedError(ClusterError):
     """The object is invalid, or an admission rule refuses it. Trying again changes nothing."""
+
+
+class SchemaTooOldError(RefusedError):
+    """The cluster's CRD does not know a field that this slotune writes: it is of an older version."""
 
 
 class UnavailableError(ClusterError):

@@ -45,6 +45,8 @@ _ACTIONS: Final = {
     ConditionType.SLO_MET: "JudgeProduction",
     ConditionType.ROLLED_OUT: "RollOut",
 }
+_NOT_WORTH_A_LINE: Final = frozenset({Reason.PENDING, Reason.NO_RECOMMENDATION})
+"""That nothing is known yet, or nothing was found, is said by another condition, or by none."""
 _REPORTING_CONTROLLER: Final = "slotune.dev/operator"
 _LONGEST_OBJECT_NAME: Final = 200
 
@@ -73,7 +75,7 @@ def transitions(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> 
     notes: dict[str, EventNote] = {}
     for kind in TELLING_ORDER:
         was, now = condition(before, kind), condition(after, kind)
-        if now is None or now.reason == Reason.PENDING:
+        if now is None or now.status == "Unknown" or now.reason in _NOT_WORTH_A_LINE:
             continue
         if was is None or (was.status, was.reason) != (now.status, now.reason):
             notes.setdefault(now.reason, _note(kind, now))

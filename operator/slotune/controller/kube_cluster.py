@@ -7,6 +7,7 @@ whole API at the start.
 from __future__ import annotations
 
 import json
+import re
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from slotune.controller.cluster import (
     NotFoundError,
     Object,
     RefusedError,
+    SchemaTooOldError,
     UnavailableError,
 )
 from slotune.controller.kinds import POD, Kind, kind_of
@@ -36,7 +38,10 @@ LONGEST_MESSAGE = 1024
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
-_APPLY = "application/apply-patch+yaml"
+_APPLY = "application/apply-patch+yaml; charset=utf-8"
+"""With its parameter the client takes the body as it is; the API server looks at what is before it."""
+_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)")
+"""One escape of JSON text, or the two that make one character beyond U+FFFF."""
 
 
 class KubeCluster:
@@ -100,7 +105,7 @@ class KubeCluster:
         path = kind_of(manifest).path(metadata.get("namespace"), metadata["name"], subresource or None)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         query |= {"dryRun": "All"} if dry_run else {}
-        return await self._object("PATCH", path, query=query, body=manifest, content_type=_APPLY)
+        return await self._object("PATCH", path, query=query, body=_as_yaml(manifest), content_type=_APPLY)
 
     async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
         """See :class:`slotune.controller.cluster.Cluster`."""
@@ -185,6 +190,17 @@ class KubeCluster:
         raise _error(what, answer.status, data, answer.headers.get("Retry-After"))
 
 
+def _as_yaml(manifest: Object) -> bytes:
+    """JSON that is YAML too: Go's reader of YAML refuses an emoji in a user's template as JSON escapes it."""
+
+    def joined(escape: re.Match[str]) -> str:
+        if escape[1] is None:
+            return escape[0]
+        return f"\\U{0x10000 + ((int(escape[1], 16) & 0x3FF) << 10) + (int(escape[2], 16) & 0x3FF):08X}"
+
+    return _ESCAPE.sub(joined, json.dumps(manifest)).encode()
+
+
 def _error(what: str, status: int, data: bytes, retry_after: str | None) -> ClusterError:
     try:
         answer = json.loads(data)
@@ -194,6 +210,8 @@ def _error(what: str, status: int, data: bytes, retry_after: str | None) -> Clus
     message = message[:LONGEST_MESSAGE] or "no reason was given"
     if status == 409:
         return (AlreadyExistsError if reason == "AlreadyExists" else ConflictError)(what, status, message)
+    if "field not declared in schema" in message:  # with HTTP 500, although nothing is broken
+        return SchemaTooOldError(what, status, message)
     if status == 429 or status >= 500:
         seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
         return UnavailableError(what, status, message, seconds)

@@ -22,6 +22,7 @@ from slotune.controller.kinds import (
 )
 from slotune.controller.observed import Observed
 from slotune.controller.references import References, gather_references, parse
+from slotune.controller.release import restore_production
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
 from slotune.controller.rollout_stage import apply_manifest, next_rollout_step
 from slotune.controller.settings import Settings
@@ -61,6 +62,10 @@ class Observer:
         """The LlamaDeployment as it was seen last."""
         raw = self._store.get(LLAMA_DEPLOYMENT, *key)
         return None if raw is None else {"apiVersion": LLAMA_DEPLOYMENT.api_version, "kind": "LlamaDeployment"} | raw
+
+    async def restore_production(self, raw: Object) -> str:
+        """Give production back what was borrowed; what was done, in words."""
+        return await restore_production(self._cluster, raw)
 
     async def observe(self, raw: Object, now: datetime) -> Observed:
         """Everything that a plan for ``raw`` rests on."""

@@ -12,9 +12,17 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+from slotune import __version__
 from slotune.controller.act import Hands, SlotTakenError
 from slotune.controller.backoff import FIRST_S, failed_again, seconds_left, wait_s
-from slotune.controller.cluster import ClusterError, ConflictError, ForbiddenError, Object, UnavailableError
+from slotune.controller.cluster import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    Object,
+    SchemaTooOldError,
+    UnavailableError,
+)
 from slotune.controller.draft import RESYNC_S, Draft, Plan
 from slotune.controller.events import event_object
 from slotune.controller.heartbeat import Heartbeat
@@ -29,6 +37,7 @@ from slotune.controller.wakes import Wakes
 
 __all__ = ["Reconciler"]
 
+RELEASE_ATTEMPTS = 5
 AT_ONCE = 16
 """LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
 
@@ -72,6 +81,18 @@ class Reconciler:
 
     async def release(self, key: Key) -> None:
         """See :class:`slotune.controller.handlers.Scheduled`."""
+        raw = self._observer.seen(key)
+        if raw is None:
+            return
+        for attempt in range(1, RELEASE_ATTEMPTS + 1):
+            try:
+                if told := await self._observer.restore_production(raw):
+                    log.info("%s/%s: %s", *key, told)
+            except ClusterError as error:
+                log.warning("%s/%s: %s", *key, error)
+                await asyncio.sleep(wait_s(attempt))
+            else:
+                return
 
     async def _once(self, key: Key) -> float:
         raw = self._observer.seen(key)
@@ -122,12 +143,25 @@ class Reconciler:
         draft.stalled(reason, message)
         try:
             await self._carry_out(raw, draft.close(), self._clock())
+        except SchemaTooOldError:
+            await self._say_the_least(key, raw, draft.close())
         except ClusterError as second:
             log.warning("%s/%s: %s", *key, second)
         return seconds_left(failures, self._clock())
 
+    async def _say_the_least(self, key: Key, raw: Object, plan: Plan) -> None:
+        """A status of which every CRD knows every field: why there is no more of it."""
+        known = ("conditions", "observedGeneration", "phase")
+        try:
+            await self._hands.apply_status(raw, {name: plan.status[name] for name in known if name in plan.status})
+        except ClusterError as error:
+            log.warning("%s/%s: %s", *key, error)
+
 
 def _told(error: Exception) -> tuple[Reason, str]:
+    if isinstance(error, SchemaTooOldError):
+        cure = f"Apply the CRDs of slotune {__version__} (slotune crds | kubectl apply --server-side -f -)."
+        return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
     if isinstance(error, ForbiddenError):
         return (
             Reason.FORBIDDEN,

@@ -128,7 +128,15 @@ def roll_out(
     if isinstance(step, RollBack) and (lost := _lost(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
-    return serving, rollout_news(step)
+    return serving, _news(references, step)
+
+
+def _news(references: References, step: RolloutStep) -> RolloutNews:
+    """What the step means for people. One that only writes something down leaves said what was said before."""
+    news, known = rollout_news(step), references.status.condition(T.ROLLED_OUT)
+    if not isinstance(step, WriteAhead) or known is None or known.reason == Reason.NO_RECOMMENDATION:
+        return news
+    return RolloutNews(news.state, Claim(T.ROLLED_OUT, known.status, known.reason, known.message), news.phase)
 
 
 def _take(draft: Draft, observed: Observed, understood: Understood, step: RolloutStep) -> None:
@@ -232,8 +240,10 @@ def _source(deployment: LlamaDeployment, references: References, change: Change)
     """Digest of the template that owned mode would send."""
     if references.target is not None or references.status.recommendation is None:
         return None
+    baseline, candidate_hash = references.status.baseline, references.status.recommendation.candidate_hash
+    if baseline is not None and baseline.candidate_hash == candidate_hash and references.status.applied is None:
+        return None  # what the user wrote serves, and it is the answer: its flags need not be spelled out
     template = change.patched_template(references.raw["spec"]["template"])
-    candidate_hash = references.status.recommendation.candidate_hash
     return template_digest(serving_pod_template(deployment, template, candidate_hash))
 
 

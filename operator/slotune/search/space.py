@@ -158,7 +158,8 @@ def _product(
             cache_type_v=settings["cache_type_k"],
             flash_attention="on",
             cache_prompt=True,
-            gpu_layers="all",
+            # A server that is told to compute on the CPU does so on purpose; part of the layers there is a stopgap.
+            gpu_layers="0" if baseline.gpu_layers == "0" else "all",
         )
 
 

@@ -71,6 +71,8 @@ class FakeNode:
     fate: Callable[[Trial, int], str] = lambda _trial, _number: "measured"
     """What becomes of the so manyth pod (from 1) of a trial: measured, disrupted, image pull, unschedulable."""
     survey_fate: str = "measured"
+    refused: str = ""
+    """Why the API server takes no pod of a Job; empty: it takes them."""
     deploys_s: float = 20.0
     sick: Callable[[Object], bool] = lambda _template: False
     """Whether pods of this template never answer."""
@@ -122,6 +124,9 @@ class FakeNode:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         pod_name = f"{name}-{job['metadata']['uid']}"
         if ("Pod", namespace, pod_name) not in self.cluster.objects:
+            if self.refused:
+                self._refuse_pod(namespace, name)
+                return
             self.pods_of[name] += 1
             self.cluster.put(_pod(job, pod_name), "kubelet")
             stamp = _stamp(self.cluster.now())
@@ -132,6 +137,18 @@ class FakeNode:
             self._survey(job, pod_name, made, age)
         else:
             self._trial(job, pod_name, made, age)
+
+    def _refuse_pod(self, namespace: str, job: str) -> None:
+        self.cluster.put(
+            {
+                "apiVersion": EVENT.api_version,
+                "kind": "Event",
+                "metadata": {"name": f"{job}.1", "namespace": namespace},
+                "reason": "FailedCreate",
+                "note": self.refused,
+                "regarding": {"kind": "Job", "name": job},
+            }
+        )
 
     def _survey(self, job: Object, pod: str, made: datetime, age: float) -> None:
         namespace = job["metadata"]["namespace"]
@@ -261,20 +278,6 @@ class FakeNode:
             "conditions": [progressing],
         }
         self.cluster.change(DEPLOYMENT, metadata["namespace"], metadata["name"], status=status)
-
-    def refuses_pods(self, job: Object, message: str) -> None:
-        """The event of a Job whose pods the API server does not take."""
-        metadata = job["metadata"]
-        self.cluster.put(
-            {
-                "apiVersion": EVENT.api_version,
-                "kind": "Event",
-                "metadata": {"name": f"{metadata['name']}.1", "namespace": metadata["namespace"]},
-                "reason": "FailedCreate",
-                "note": message,
-                "regarding": {"kind": "Job", "name": metadata["name"]},
-            }
-        )
 
 
 def server_log(trial: Trial) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from slotune.api.labels import STATUS_MANAGER
 from slotune.controller.actions import Action, Apply, Create, Delete, Patch, StartTrial
-from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, Object
+from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, NotFoundError, Object
 from slotune.controller.store import Store
 from slotune.controller.world import running_trials
 
@@ -86,6 +86,21 @@ class Hands:
                     self._store.put(patched)
             case Delete():
                 await self._cluster.delete(action.kind, action.namespace, action.name, uid=action.uid)
+                await self._see_the_end(action)
+
+    async def _see_the_end(self, action: Delete) -> None:
+        """The watch tells of it later: until then a look would find the object, and take its end for news."""
+        seen = self._store.get(action.kind, action.namespace, action.name)
+        if seen is None or seen["metadata"].get("uid") != action.uid:
+            return
+        try:
+            left = await self._cluster.get(action.kind, action.namespace, action.name)
+        except NotFoundError:
+            left = {"metadata": {}}
+        if left["metadata"].get("uid") == action.uid:  # a finalizer holds it
+            self._store.put(left)
+        else:
+            self._store.remove({"apiVersion": action.kind.api_version, "kind": action.kind.name} | seen)
 
     async def tell(self, events: Sequence[Object]) -> None:
         """Post events. They are for people: one that can't be posted stops nothing."""

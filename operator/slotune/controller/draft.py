@@ -17,7 +17,7 @@ from slotune.controller.actions import Action
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import Claim, timestamp, with_claims
 from slotune.controller.events import EventNote, transitions
-from slotune.controller.reasons import ConditionType
+from slotune.controller.reasons import REASONS_OF, ConditionType
 from slotune.controller.references import References
 
 __all__ = ["RESYNC_S", "Draft", "Plan"]
@@ -111,8 +111,9 @@ class Draft:
         )
 
     def unresolved(self, reason: str, message: str) -> None:
-        """What the spec names is not there or not usable."""
-        self.claim(Claim.false(ConditionType.TARGET_RESOLVED, reason, message))
+        """What the spec names is not there or not usable, or nobody could look at it."""
+        if reason in REASONS_OF[ConditionType.TARGET_RESOLVED]:
+            self.claim(Claim.false(ConditionType.TARGET_RESOLVED, reason, message))
         self.stalled(reason, message)
         self.phase("Failed")
 

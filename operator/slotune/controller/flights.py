@@ -16,6 +16,7 @@ from slotune.api.labels import SANDBOX_MANAGER, STATUS_MANAGER
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.controller.actions import Action, Apply, Delete
+from slotune.controller.backoff import LONGEST_S
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import timestamp
 from slotune.controller.kinds import JOB
@@ -24,10 +25,21 @@ from slotune.sandbox.pod_facts import JobFacts
 from slotune.tuning.trial_objects import completed_status
 from slotune.tuning.trial_progress import progress_status
 
-__all__ = ["MOST_INTERRUPTIONS", "POLL_S", "Flight", "Landing", "land", "owner_reference", "record_config_map"]
+__all__ = [
+    "MOST_INTERRUPTIONS",
+    "POLL_S",
+    "Flight",
+    "Landing",
+    "land",
+    "owner_reference",
+    "patience_s",
+    "record_config_map",
+]
 
 POLL_S = 3.0
 """Seconds between two looks at a trial that runs: its progress is in its log, of which no watch tells."""
+SLOW_POLL_S = 30.0
+"""The same while it waits: for a node, an image, its turn."""
 MOST_INTERRUPTIONS = 5
 """After so many a person is asked."""
 
@@ -81,6 +93,20 @@ def land(flight: Flight, now: datetime) -> Landing:
             return Landing((_status(flight, status),) if changed else (), waiting=waiting)
         case None:
             return Landing()
+
+
+def patience_s(job: JobFacts, judgement: object, now: datetime) -> float:
+    """Seconds until the next look at a Job: a tenth of what it has waited so far, while it waits for its pod to run.
+
+    When it begins to run its Job says so. What is blocked is looked at again when its next try is due.
+    """
+    match judgement:
+        case Blocked():
+            return LONGEST_S
+        case Waiting(phase="Pending" | "Queued") if job.created_at is not None:
+            return min(SLOW_POLL_S, max(POLL_S, (now - job.created_at).total_seconds() / 10))
+        case _:
+            return POLL_S
 
 
 def record_config_map(trial: str) -> str:

@@ -14,7 +14,7 @@ from slotune.controller.backoff import failed_again, seconds_left
 from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
 from slotune.controller.events import trial_ended
-from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_reference
+from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_reference, patience_s
 from slotune.controller.kinds import JOB, LLAMA_TRIAL
 from slotune.controller.observed import Observed
 from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
@@ -123,7 +123,7 @@ def _go_on(
             continue
         landing = land(flight, observed.now)
         draft.do(*landing.actions)
-        draft.look_again(POLL_S)
+        draft.look_again(patience_s(flight.job, flight.judgement, observed.now))
         _tell(draft, flight, landing, state.problem)
         blocked = landing.blocked or blocked
         waiting = landing.waiting

@@ -1,7 +1,8 @@
 """What the watches have shown of the cluster so far, so that a reconcile that changes nothing asks nothing.
 
-A cache is always a little behind. Two things make that harmless: every answer to a write goes into the store too, so
-the operator reads its own writes; and an older version never replaces a newer one, in whatever order they arrive.
+A cache is always a little behind. Three things make that harmless: every answer to a write goes into the store too, so
+the operator reads its own writes; an older version never replaces a newer one, in whatever order they arrive; and what
+is gone does not come back with news from before its end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ __all__ = ["Key", "Store", "key_of", "labels_of", "trimmed"]
 
 Key = tuple[str, str]
 """Namespace (empty for kinds without one) and name."""
+
+MOST_GONE = 10_000
+"""Objects whose end is remembered; a watch that is further behind than that begins anew."""
 
 _BULK = ("managedFields",)
 """Metadata that nothing here reads, and that is larger than all the rest."""
@@ -47,11 +51,13 @@ class Store:
     _objects: dict[str, dict[Key, Object]] = field(default_factory=dict)
     _by_owner: dict[str, dict[Key, set[Key]]] = field(default_factory=dict)
     """For each kind: keys of objects by the LlamaDeployment that they carry the label of."""
+    _gone: dict[str, None] = field(default_factory=dict)
+    """Uids of objects that are gone, the oldest first."""
 
     def put(self, manifest: Object) -> bool:
         """Remember an object of a kind that is watched. False when it says nothing new."""
         kind, key = kind_of(manifest), key_of(manifest)
-        if kind not in WATCHED:
+        if kind not in WATCHED or manifest["metadata"].get("uid") in self._gone:
             return False
         known = self.of(kind).get(key)
         if known is not None and not _is_newer(manifest, known):
@@ -66,9 +72,13 @@ class Store:
 
     def remove(self, manifest: Object) -> None:
         """Forget an object that is gone; another one that has its name by now stays."""
-        kind, key = kind_of(manifest), key_of(manifest)
+        kind, key, uid = kind_of(manifest), key_of(manifest), manifest["metadata"].get("uid")
+        if uid is not None:
+            self._gone[uid] = None
+            while len(self._gone) > MOST_GONE:
+                del self._gone[next(iter(self._gone))]
         known = self.of(kind).get(key)
-        if known is None or known["metadata"].get("uid") != manifest["metadata"].get("uid"):
+        if known is None or known["metadata"].get("uid") != uid:
             return
         self._forget_owner(kind, key, known)
         del self._objects[kind.name][key]

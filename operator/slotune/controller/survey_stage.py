@@ -6,7 +6,7 @@ from slotune.api.labels import SANDBOX_MANAGER
 from slotune.controller.actions import Apply, Create, Delete
 from slotune.controller.backoff import failed_again, seconds_left
 from slotune.controller.draft import Draft
-from slotune.controller.flights import POLL_S, owner_reference
+from slotune.controller.flights import POLL_S, owner_reference, patience_s
 from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed, Survey
 from slotune.controller.reasons import Reason
@@ -32,7 +32,6 @@ def survey(draft: Draft, observed: Observed) -> bool:
         if look.job is not None and not look.job.deleting:
             draft.do(Delete(JOB, observed.references.key[0], look.name, look.job.uid))
         return True
-    draft.look_again(POLL_S)
     if look.job is None:
         _start(draft, observed, look)
     else:
@@ -71,6 +70,7 @@ def _start(draft: Draft, observed: Observed, look: Survey) -> None:
         return
     uid = str(references.raw["metadata"]["uid"])
     draft.do(Apply(network_policy(name, namespace, uid, spec.sandbox), SANDBOX_MANAGER), Create(job))
+    draft.look_again(POLL_S)
     draft.working(Reason.PROGRESSING, "The weights files are looked at before anything is measured.")
     draft.phase("Pending")
 
@@ -79,6 +79,7 @@ def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
     assert look.job is not None
     namespace, _ = observed.references.key
     end = Delete(JOB, namespace, look.name, look.job.uid)
+    draft.look_again(patience_s(look.job, look.judgement, observed.now))
     match look.judgement:
         case Found() as found:
             problems = _problems(observed, found)

@@ -1,0 +1,200 @@
+"""What becomes of a trial is told apart: the candidate's fault ends its question, chance is tried again, and what takes
+a person is said with its cure, at a pace that follows from the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from slotune.api.v1alpha1 import LlamaTrial
+from slotune.controller.flights import MOST_INTERRUPTIONS
+from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT
+from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
+from slotune.search.trial import Trial
+from tests.controller.manifests import NAMESPACE, owned, target, targeting
+from tests.controller.simulation import Simulation, assert_good_statuses, world
+
+HOUR = 3600.0
+
+
+class Failing(dict[Candidate, FailureClass]):
+    """Servers that fail, by a rule."""
+
+    def __init__(self, rule: Callable[[Candidate], FailureClass | None]) -> None:
+        super().__init__()
+        self._rule = rule
+
+    def get(self, candidate: Any, default: Any = None) -> Any:
+        return self._rule(candidate) or default
+
+
+def simulated(rule: Callable[[Candidate], FailureClass | None] = lambda _: None, **more: Any) -> Simulation:
+    return Simulation(world(failures=Failing(rule), seconds=lambda _: 2.0), **more)
+
+
+def statuses(simulation: Simulation) -> list[Any]:
+    return [LlamaTrial.from_manifest(raw).status for raw in simulation.trials()]
+
+
+# ------------------------------------------------------------------- the candidate's fault
+
+
+async def test_out_of_memory_and_a_bad_flag_are_told_apart_and_the_search_goes_on():
+    faults = {4: FailureClass.OUT_OF_MEMORY_KV, 2: FailureClass.BAD_FLAG}
+    simulation = simulated(lambda one: faults.get(one.parallel_slots))
+    simulation.apply(owned())
+    await simulation.until_decided()
+    reasons = {status.failure.failure_class for status in statuses(simulation) if status.failure is not None}
+    assert reasons == {"OutOfMemoryKV", "BadFlag"}
+    assert simulation.says("SearchCompleted") == ("True", "Found")
+    assert simulation.status()["recommendation"]["candidate"]["parallelSlots"] == 1
+    assert all(count == 1 for count in simulation.node.pods_of.values())
+    said = [one for one in simulation.cluster.objects if one[0] == "Event"]
+    notes = [simulation.cluster.objects[key]["note"] for key in said]
+    assert any("OutOfMemoryKV" in note for note in notes)
+    assert_good_statuses(simulation)
+
+
+async def test_a_baseline_that_does_not_start_is_reported_as_such_and_blames_no_candidate():
+    simulation = simulated(lambda one: FailureClass.BAD_FLAG if one.gpu_layers == "auto" else None)
+    simulation.apply(target(), targeting(rollout__mode="Auto"))
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "BaselineDoesNotStart")
+    assert simulation.says("BaselineMeasured") == ("False", "BaselineDoesNotStart")
+    assert len(simulation.trials()) == 1
+    asked = len(simulation.cluster.requests)
+    await simulation.run(most_s=2 * HOUR)
+    assert len(simulation.trials()) == 1
+    assert simulation.jobs() == []
+    assert len(simulation.cluster.requests) - asked <= 60
+    assert simulation.says("SearchCompleted")[0] == "False"
+    assert simulation.cluster.find(DEPLOYMENT, NAMESPACE, "web")["metadata"]["generation"] == 1
+    simulation.cluster.change(LLAMA_DEPLOYMENT, NAMESPACE, "chat", spec={"rerun": {"reason": "the node is repaired"}})
+    simulation.world.failures = {}
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert_good_statuses(simulation)
+
+
+# ------------------------------------------------------------------- chance
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+async def test_a_disrupted_trial_is_measured_again_and_counts_once(seed):
+    simulation = simulated(late=None if seed is None else Random(seed))
+    interrupted: set[str] = set()
+
+    def fate(trial: Trial, number: int) -> str:
+        if trial.candidate.parallel_slots == 4 and number == 1:
+            interrupted.add(trial.key())
+            return "disrupted"
+        return "measured"
+
+    simulation.node.fate = fate
+    simulation.apply(owned())
+    await simulation.until_decided()
+    assert simulation.says("SearchCompleted") == ("True", "Found")
+    assert len(interrupted) > 0
+    counts = {key.rsplit("-")[-1]: count for key, count in simulation.node.pods_of.items()}
+    assert sorted(counts.values())[-len(interrupted) :] == [2] * len(interrupted)
+    assert sum(status.interruptions for status in statuses(simulation)) == len(interrupted)
+    assert_good_statuses(simulation)
+
+
+async def test_after_many_interruptions_in_a_row_a_person_is_asked_and_it_is_tried_ever_more_rarely():
+    simulation = simulated()
+    simulation.node.fate = lambda _trial, _number: "disrupted"
+    simulation.apply(owned())
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "Disrupted")
+    assert f"{MOST_INTERRUPTIONS} times in a row" in simulation.condition("Stalled")["message"]
+    pods = simulation.node.pods_of.total()
+    await simulation.run(most_s=2 * HOUR)
+    assert 1 <= simulation.node.pods_of.total() - pods <= 24
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert simulation.says("SearchCompleted") == ("True", "Found")
+    assert_good_statuses(simulation)
+
+
+async def test_a_job_that_somebody_deletes_is_made_again():
+    simulation = simulated()
+    simulation.apply(owned())
+    await simulation.run(lambda: simulation.flying() != [], most_s=60)
+    (job,) = simulation.flying()
+    simulation.cluster.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    await simulation.until_decided()
+    assert simulation.says("SearchCompleted") == ("True", "Found")
+    assert simulation.node.most_at_once == 1
+
+
+# ------------------------------------------------------------------- what takes a person
+
+
+async def test_a_gpu_that_never_comes_is_no_failed_candidate():
+    simulation = simulated()
+    simulation.node.fate = lambda _trial, _number: "unschedulable"
+    simulation.apply(owned(sandbox__capacityTimeout="10m"))
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "NoCapacity")
+    assert "sandbox.capacityTimeout" in simulation.condition("Stalled")["message"]
+    assert [status.phase for status in statuses(simulation)] == ["Pending"]
+    assert simulation.flying() != []  # it goes on waiting, so that it starts when a GPU comes
+    mark = len(simulation.cluster.requests)
+    await simulation.run(most_s=2 * HOUR)
+    assert len(simulation.cluster.requests) - mark < 500
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert all(count == 1 for count in simulation.node.pods_of.values())
+    assert_good_statuses(simulation)
+
+
+async def test_an_image_that_cannot_be_pulled_is_said_and_tried_ever_more_rarely():
+    simulation = simulated()
+    simulation.node.fate = lambda _trial, _number: "image pull"
+    simulation.apply(owned())
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "ImagePullFailed")
+    assert "imagePullSecrets" in simulation.condition("Stalled")["message"]
+    pods, mark = simulation.node.pods_of.total(), len(simulation.cluster.requests)
+    await simulation.run(most_s=4 * HOUR)
+    assert simulation.node.pods_of.total() - pods <= 30
+    assert len(simulation.cluster.requests) - mark < 4_000
+    assert simulation.says("Stalled") == ("True", "ImagePullFailed")  # also while another try is under way
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert_good_statuses(simulation)
+
+
+async def test_a_survey_whose_image_cannot_be_pulled_is_said_and_tried_ever_more_rarely():
+    simulation = simulated()
+    simulation.node.survey_fate = "image pull"
+    simulation.apply(owned())
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "ImagePullFailed")
+    pods = simulation.node.pods_of.total()
+    await simulation.run(most_s=4 * HOUR)
+    assert simulation.node.pods_of.total() - pods <= 30
+    simulation.node.survey_fate = "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert_good_statuses(simulation)
+
+
+async def test_a_quota_that_refuses_pods_is_told_in_the_api_servers_words():
+    simulation = simulated()
+    simulation.apply(owned())
+    simulation.node.refused = "exceeded quota: gpus, requested: 1, used: 1, limited: 1"
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=2 * HOUR)
+    assert simulation.says("Stalled") == ("True", "QuotaExceeded")
+    assert "exceeded quota: gpus" in simulation.condition("Stalled")["message"]
+    simulation.node.refused = ""
+    await simulation.until_decided()
+    assert_good_statuses(simulation)

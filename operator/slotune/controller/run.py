@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -11,10 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import kopf
+from pydantic import ValidationError
 
 from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.v1alpha1 import GPUClass
 from slotune.controller.act import Hands
-from slotune.controller.cluster import Cluster, ForbiddenError, NotFoundError
+from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError
+from slotune.controller.gpu_classes import class_status
 from slotune.controller.handlers import build_registry, settings_for
 from slotune.controller.health import serve_health, serve_metrics
 from slotune.controller.heartbeat import Heartbeat, keep_beating
@@ -35,7 +39,12 @@ from slotune.controller.settings import Settings
 from slotune.controller.store import Store
 from slotune.controller.wakes import Wakes
 
-__all__ = ["CRDsMissingError", "fill", "run_operator"]
+__all__ = ["CRDsMissingError", "describe_classes", "fill", "run_operator"]
+
+
+CLASSES_EVERY_S = 15.0
+
+log = logging.getLogger("slotune.controller")
 
 
 class CRDsMissingError(Exception):
@@ -74,6 +83,7 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
         ready = asyncio.Event()
         async with _beside(
             keep_beating(heartbeat, time.monotonic),
+            *([describe_classes(cluster, store)] if {GPU_CLASS, NODE} <= watched else []),
             serve_health(heartbeat, settings.health_port, ready.is_set, time.monotonic),
             serve_metrics(metrics, settings.metrics_port),
         ):
@@ -110,6 +120,21 @@ async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> f
         except ForbiddenError:
             continue
     return frozenset(allowed)
+
+
+async def describe_classes(cluster: Cluster, store: Store, every_s: float = CLASSES_EVERY_S) -> None:
+    """Keep the statuses of the GPUClasses true, for as long as it runs. They are for people: nothing waits for them."""
+    hands = Hands(cluster, store, max_trials=0)
+    while True:
+        nodes = tuple(store.of(NODE).values())
+        for raw in tuple(store.of(GPU_CLASS).values()):
+            manifest = {"apiVersion": GPU_CLASS.api_version, "kind": GPU_CLASS.name} | raw
+            try:
+                status = class_status(GPUClass.from_manifest(manifest), nodes, _now()).to_manifest()
+                await hands.apply_status(manifest, status)
+            except (ValidationError, ClusterError) as error:
+                log.info("GPUClass %s: its status is not written: %s", raw["metadata"]["name"], error)
+        await asyncio.sleep(every_s)
 
 
 @contextlib.asynccontextmanager

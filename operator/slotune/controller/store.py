@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotune.api.labels import DEPLOYMENT_LABEL
+from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL
 from slotune.controller.cluster import Object
 from slotune.controller.kinds import DEPLOYMENT, WATCHED, Kind, kind_of
 
@@ -23,6 +23,7 @@ Key = tuple[str, str]
 MOST_GONE = 10_000
 """Objects whose end is remembered; a watch that is further behind than that begins anew."""
 
+_INDEXED = (DEPLOYMENT_LABEL, CONTEXT_LABEL)
 _BULK = ("managedFields",)
 """Metadata that nothing here reads, and that is larger than all the rest."""
 
@@ -49,8 +50,8 @@ class Store:
     """Objects by kind and key."""
 
     _objects: dict[str, dict[Key, Object]] = field(default_factory=dict)
-    _by_owner: dict[str, dict[Key, set[Key]]] = field(default_factory=dict)
-    """For each kind: keys of objects by the LlamaDeployment that they carry the label of."""
+    _by_label: dict[tuple[str, str], dict[Key, set[Key]]] = field(default_factory=dict)
+    """For each kind and indexed label: keys of objects by namespace and value."""
     _gone: dict[str, None] = field(default_factory=dict)
     """Uids of objects that are gone, the oldest first."""
 
@@ -62,12 +63,12 @@ class Store:
         known = self.of(kind).get(key)
         if known is not None and not _is_newer(manifest, known):
             return False
-        self._forget_owner(kind, key, known)
+        self._forget_labels(kind, key, known)
         kept = manifest if kind == DEPLOYMENT else trimmed(manifest)  # who owns a Deployment's fields is told to people
         self._objects.setdefault(kind.name, {})[key] = kept
-        owner = labels_of(manifest).get(DEPLOYMENT_LABEL)
-        if owner:
-            self._by_owner.setdefault(kind.name, {}).setdefault((key[0], owner), set()).add(key)
+        for label in _INDEXED:
+            if value := labels_of(manifest).get(label):
+                self._by_label.setdefault((kind.name, label), {}).setdefault((key[0], value), set()).add(key)
         return True
 
     def remove(self, manifest: Object) -> None:
@@ -80,7 +81,7 @@ class Store:
         known = self.of(kind).get(key)
         if known is None or known["metadata"].get("uid") != uid:
             return
-        self._forget_owner(kind, key, known)
+        self._forget_labels(kind, key, known)
         del self._objects[kind.name][key]
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
@@ -93,18 +94,29 @@ class Store:
 
     def owned(self, kind: Kind, namespace: str, deployment: str) -> list[Object]:
         """Objects of a kind that carry the label of a LlamaDeployment, by name."""
-        keys = self._by_owner.get(kind.name, {}).get((namespace, deployment), ())
-        objects = self.of(kind)
-        return [objects[key] for key in sorted(keys)]
+        return self._labelled(kind, namespace, DEPLOYMENT_LABEL, deployment)
+
+    def of_context(self, kind: Kind, namespace: str, context: str) -> list[Object]:
+        """Objects of a kind that carry the label of a search's context, by name."""
+        return self._labelled(kind, namespace, CONTEXT_LABEL, context)
 
     def within(self, kind: Kind, namespace: str) -> Iterator[Object]:
         """Objects of a kind in a namespace."""
         return (manifest for key, manifest in self.of(kind).items() if key[0] == namespace)
 
-    def _forget_owner(self, kind: Kind, key: Key, known: Object | None) -> None:
-        owner = None if known is None else labels_of(known).get(DEPLOYMENT_LABEL)
-        if owner:
-            self._by_owner[kind.name][key[0], owner].discard(key)
+    def _labelled(self, kind: Kind, namespace: str, label: str, value: str) -> list[Object]:
+        keys = self._by_label.get((kind.name, label), {}).get((namespace, value), ())
+        objects = self.of(kind)
+        return [objects[key] for key in sorted(keys)]
+
+    def _forget_labels(self, kind: Kind, key: Key, known: Object | None) -> None:
+        for label in _INDEXED:
+            value = None if known is None else labels_of(known).get(label)
+            if value:
+                keys = self._by_label[kind.name, label][key[0], value]
+                keys.discard(key)
+                if not keys:
+                    del self._by_label[kind.name, label][key[0], value]
 
 
 def _is_newer(manifest: Object, known: Object) -> bool:

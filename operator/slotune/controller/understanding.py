@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from slotune.api.references import Manifests
 from slotune.controller.identity import digest_of, pod_digest
+from slotune.controller.reasons import Reason
 from slotune.controller.references import References
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.jsonl import InputFileError
@@ -116,9 +117,9 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
             build=surveyed.build,
         )
     except InvalidInputError as error:
-        return NotUnderstood("Refused", str(error))
+        return NotUnderstood(Reason.REFUSED, str(error))
     except (InputFileError, DemandError) as error:
-        return NotUnderstood("InvalidWorkload", str(error))
+        return NotUnderstood(Reason.INVALID_WORKLOAD, str(error))
     inputs = digest_of([references.inputs, reading.space.context, candidate_hash(reading.baseline.candidate)])
     written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)), surveyed.build)
     reading = _with_replicas_of_then(reading, references, inputs)

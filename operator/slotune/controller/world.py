@@ -12,7 +12,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from slotune.api.labels import CONTEXT_LABEL, TRIAL_LABEL
+from slotune.api.labels import TRIAL_LABEL
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.cluster import Cluster, Object
@@ -79,8 +79,8 @@ async def gather_trials(
             )
     others = [
         found
-        for raw in store.within(LLAMA_TRIAL, namespace)
-        if labels_of(raw).get(CONTEXT_LABEL) == context and (found := _live(raw, store)) and _is_complete(found[1])
+        for raw in store.of_context(LLAMA_TRIAL, namespace, context)
+        if (found := _live(raw, store)) and _is_complete(found[1])
     ]
     finished = sorted((trial for _, trial in others), key=_when_ended)
     names = {trial.metadata.name for _, trial in ended}

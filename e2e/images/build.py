@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from e2e.images.buildah import Buildah
-from e2e.images.debian import BASE_IMAGE, make_base
+from e2e.images.debian import BASE_IMAGE, base_key, make_base
 from e2e.images.wheels import wheelhouse
 from e2e.node.places import CHECKOUT, cache_folder
 from e2e.node.programs import MissingProgramsError
@@ -43,45 +45,48 @@ def build_images(tell: Callable[[str], None] = lambda _: None) -> Path:
         raise MissingProgramsError(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
     folder = cache_folder() / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    layout, mark = folder / "layout", folder / "layout.made-from"
     with _locked(folder):
+        wheels = wheelhouse(folder, [CHECKOUT / "requirements" / f"{lock}.txt" for lock in _LOCKS])
+        context = _stage_context(folder / "context", wheels)
+        made_from = f"{base_key()} {_digest(context)}"
+        if mark.exists() and mark.read_text() == made_from:
+            tell("unchanged")
+            return layout
         buildah = Buildah(folder)
         buildah.tidy()
         if make_base(buildah):
             tell(f"{BASE_IMAGE} made")
-        wheels = wheelhouse(folder, [CHECKOUT / "requirements" / f"{lock}.txt" for lock in _LOCKS])
-        context = _stage_context(folder / "context", wheels)
         base = {"BASE": BASE_IMAGE}
         buildah.build(
-            context, CHECKOUT / "Dockerfile", PRODUCT_IMAGE, {**base, "EXTRAS": "operator", "PIP_INDEX_URL": ""}
+            context, context / "Dockerfile", PRODUCT_IMAGE, {**base, "EXTRAS": "operator", "PIP_INDEX_URL": ""}
         )
         tell(f"{PRODUCT_IMAGE} built")
-        buildah.build(context, _HERE / "engine.Dockerfile", ENGINE_IMAGE, base)
+        buildah.build(context, context / "engine.Dockerfile", ENGINE_IMAGE, base)
         tell(f"{ENGINE_IMAGE} built")
-        layout = folder / "layout"
-        made_from = {image: buildah.identity(image) for image in (PRODUCT_IMAGE, ENGINE_IMAGE)}
-        mark = folder / "layout.json"
-        if not mark.exists() or json.loads(mark.read_text()) != made_from:
-            mark.unlink(missing_ok=True)
-            # The folder is kept: a layer that is in it already is not packed again.
-            (layout / "index.json").unlink(missing_ok=True)
-            buildah.export(list(made_from), layout)
-            _name_for_containerd(layout)
-            _remove_unnamed_blobs(layout)
-            mark.write_text(json.dumps(made_from))
-            tell("exported")
+        # The folder is kept: a layer that is in it already is not packed again.
+        mark.unlink(missing_ok=True)
+        (layout / "index.json").unlink(missing_ok=True)
+        buildah.export([PRODUCT_IMAGE, ENGINE_IMAGE], layout)
+        _name_for_containerd(layout)
+        _remove_unnamed_blobs(layout)
+        mark.write_text(made_from)
+        tell("exported")
     return layout
 
 
 def load_images(layout: Path, ctr: str, containerd_socket: Path) -> None:
     """Put the images into a node. Loading them again is quick."""
-    address = [ctr, "--address", str(containerd_socket), "--namespace", "k8s.io"]
-    packing = subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE)
-    with packing:
-        subprocess.run([*address, "images", "import", "-"], stdin=packing.stdout, stdout=subprocess.DEVNULL, check=True)
+    command = [ctr, "--address", str(containerd_socket), "--namespace", "k8s.io", "images", "import", "-"]
+    with (
+        _locked(layout.parent),
+        subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as packing,
+    ):
+        subprocess.run(command, stdin=packing.stdout, stdout=subprocess.DEVNULL, check=True)
 
 
 def _stage_context(context: Path, wheels: Path) -> Path:
-    """A build context of the files that images are made from, each with the same time."""
+    """A build context of the files that images are made from, with times and rights that are the same everywhere."""
     shutil.rmtree(context, ignore_errors=True)
     context.mkdir()
     for name in _allowed():
@@ -92,10 +97,24 @@ def _stage_context(context: Path, wheels: Path) -> Path:
         else:
             shutil.copy(source, target)
     shutil.copytree(wheels, context / "wheelhouse", copy_function=os.link)
-    shutil.copy(_HERE / "llama-server", context)
+    for name in ("llama-server", "engine.Dockerfile"):
+        shutil.copy(_HERE / name, context)
+    shutil.copy(CHECKOUT / "Dockerfile", context)
     for path in [context, *context.rglob("*")]:
         os.utime(path, (_MODIFIED, _MODIFIED))
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
     return context
+
+
+def _digest(context: Path) -> str:
+    """Of everything that the images are made from but the base; a wheel's name and size stand for the wheel."""
+    digest = hashlib.sha256()
+    for path in sorted(context.rglob("*")):
+        if path.is_file():
+            told = str(path.stat().st_size).encode() if path.suffix == ".whl" else path.read_bytes()
+            digest.update(f"{path.relative_to(context)} {len(told)}\0".encode())
+            digest.update(told)
+    return digest.hexdigest()
 
 
 def _allowed() -> list[str]:

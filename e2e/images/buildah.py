@@ -60,10 +60,6 @@ class Buildah:
         held = json.loads(self._run("inspect", "--type", "image", image))["OCIv1"].get("config", {})
         return (held.get("Labels") or {}).get(name)
 
-    def identity(self, image: str) -> str:
-        """The digest of the image's configuration, which changes with everything in it."""
-        return str(json.loads(self._run("inspect", "--type", "image", image))["FromImageID"])
-
     def export(self, images: Sequence[str], folder: Path) -> None:
         """Write images into one folder in the OCI layout, where layers that they share are there once."""
         for image in images:
@@ -71,9 +67,11 @@ class Buildah:
 
     def tidy(self) -> None:
         """Remove what a build that was cut short has left, and old steps once there are many."""
-        self._run("rm", "--all")
-        if len(list((self.folder / "store" / "overlay").iterdir())) > _LAYERS_KEPT:
-            self._run("rmi", "--prune")
+        layers = self.folder / "store" / "overlay"
+        if layers.exists():
+            self._run("rm", "--all")
+            if len(list(layers.iterdir())) > _LAYERS_KEPT:
+                self._run("rmi", "--prune")
 
     def _run(self, *words: str) -> str:
         # What is mounted is noted in the run root, and nothing is mounted any more when the namespace is gone.

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from e2e.images.buildah import Buildah
 
-__all__ = ["BASE_IMAGE", "make_base"]
+__all__ = ["BASE_IMAGE", "base_key", "make_base"]
 
 BASE_IMAGE = "localhost/debian-python:bookworm"
 
 _PACKAGES = ["ca-certificates", "libgomp1", "python3-venv"]
 _SUITE = "bookworm"
-_KEY = f"{_SUITE} {' '.join(_PACKAGES)} 1"
-"""What the image is made from; the number counts changes of how."""
-
 _NEEDLESS = [
     "var/cache/apt/archives",
     "var/lib/apt/lists",
@@ -28,13 +25,18 @@ _NEEDLESS = [
 ]
 
 
+def base_key() -> str:
+    """What the image is made from; the number counts changes of how."""
+    return f"{_SUITE} {' '.join(_PACKAGES)} 1"
+
+
 def make_base(buildah: Buildah) -> bool:
     """Make the image unless it is there; whether it was made. 70 s, most of it unpacking packages.
 
     Raises:
         subprocess.CalledProcessError: debootstrap or buildah failed; their messages are on stderr.
     """
-    if buildah.label(BASE_IMAGE, "slotune.made-from") == _KEY:
+    if buildah.label(BASE_IMAGE, "slotune.made-from") == base_key():
         return False
     with tempfile.TemporaryDirectory(prefix="debian-", dir=buildah.folder) as scratch:
         root = Path(scratch, "root")
@@ -46,7 +48,7 @@ def make_base(buildah: Buildah) -> bool:
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
-        buildah.commit_folder(root, BASE_IMAGE, {"slotune.made-from": _KEY})
+        buildah.commit_folder(root, BASE_IMAGE, {"slotune.made-from": base_key()})
     return True
 
 

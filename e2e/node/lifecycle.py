@@ -46,7 +46,7 @@ def bring_up(name: str = "e2e", *, gpus: int = 1, tied: bool = False, tell: Tell
     if not (name.isascii() and name.isalnum() and name.islower() and len(name) <= 8):
         raise NodeError(f"name {name!r}: use at most 8 lower-case letters and digits")
     programs = find_programs()
-    with locked(name):
+    with locked():
         record = read_record(name)
         if record is not None and _is_up(record):
             tell(f"{name} is up already")
@@ -70,7 +70,7 @@ def bring_up(name: str = "e2e", *, gpus: int = 1, tied: bool = False, tell: Tell
 
 def take_down(name: str = "e2e") -> bool:
     """Remove everything of the node, whatever state it is in; whether there was anything."""
-    with locked(name):
+    with locked():
         record = read_record(name)
         if record is None:
             return False

@@ -87,9 +87,9 @@ def remove_record(record: Record) -> None:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Only one process at a time may bring a node up or down; the others wait here."""
-    with (node_folder() / f"{name}.lock").open("w") as file:
+def locked() -> Iterator[None]:
+    """Only one process at a time brings a node up or down; two at once could choose the same addresses."""
+    with (node_folder() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

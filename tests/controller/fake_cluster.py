@@ -24,6 +24,7 @@ from slotune.controller.cluster import (
     NotFoundError,
     Object,
     RefusedError,
+    SchemaTooOldError,
 )
 from slotune.controller.kinds import CONFIG_MAP, JOB, LLAMA_DEPLOYMENT, Kind, kind_of
 from tests.controller.field_ownership import Path, applied, copied, managed_fields, merged, owned_paths, spelled
@@ -80,6 +81,8 @@ class FakeCluster:
     """May raise instead of the request."""
     after: Callable[[Request], None] = lambda _: None
     """May raise although the request took effect."""
+    undeclared: frozenset[str] = frozenset()
+    """Fields of a LlamaDeployment's status that the CRD of an older slotune lacks."""
     admission: Callable[[Object], str] = lambda _: ""
     """Why an object is refused; empty: it is not."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
@@ -131,6 +134,8 @@ class FakeCluster:
         sent = {name: value for name, value in manifest.items() if name != hidden}
         owner = manager if not subresource else f"{manager}/{subresource}"
         base = live or {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {}}
+        if unknown := self.undeclared & set(manifest.get("status") or ()):
+            raise SchemaTooOldError(str(request), 500, f".status.{min(unknown)}: field not declared in schema")
         after, owners, conflicts = applied(base, sent, self.owners.get(key, {}), owner, force=force)
         if conflicts:
             words = "; ".join(f'conflict with "{who}" using {kind.api_version}: {spelled(at)}' for who, at in conflicts)

@@ -61,8 +61,8 @@ class Reconciler:
         self._observer, self._hands, self._wakes = observer, hands, wakes
         self._settings, self._metrics, self._heartbeat, self._clock = settings, metrics, heartbeat, clock
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._unreachable: dict[Key, int] = {}
-        """Failures in a row of the API server itself: while it is down they can't be written anywhere."""
+        self._unwritten: dict[Key, int] = {}
+        """Failures in a row that could not be written anywhere: the API server is down, or takes no such status."""
 
     async def reconcile(self, key: Key) -> float:
         """See :class:`slotune.controller.handlers.Scheduled`."""
@@ -76,7 +76,7 @@ class Reconciler:
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again later
                     run.result = "error"
                     return await self._failed(key, error)
-        self._unreachable.pop(key, None)
+        self._unwritten.pop(key, None)
         return seconds
 
     async def release(self, key: Key) -> None:
@@ -121,9 +121,12 @@ class Reconciler:
             )
 
     def _later(self, key: Key, error: UnavailableError) -> float:
-        count = self._unreachable[key] = self._unreachable.get(key, 0) + 1
         log.warning("%s/%s: %s", *key, error)
-        return error.retry_after_s or wait_s(count)
+        return error.retry_after_s or self._ever_longer(key)
+
+    def _ever_longer(self, key: Key) -> float:
+        count = self._unwritten[key] = self._unwritten.get(key, 0) + 1
+        return wait_s(count)
 
     async def _failed(self, key: Key, error: Exception) -> float:
         """Say what went wrong in the status, and try again after a time that follows from the status."""
@@ -145,8 +148,10 @@ class Reconciler:
             await self._carry_out(raw, draft.close(), self._clock())
         except SchemaTooOldError:
             await self._say_the_least(key, raw, draft.close())
+            return self._ever_longer(key)
         except ClusterError as second:
             log.warning("%s/%s: %s", *key, second)
+            return self._ever_longer(key)
         return seconds_left(failures, self._clock())
 
     async def _say_the_least(self, key: Key, raw: Object, plan: Plan) -> None:

@@ -44,6 +44,9 @@ __all__ = ["CRDsMissingError", "describe_classes", "fill", "run_operator"]
 
 CLASSES_EVERY_S = 15.0
 
+# For kopf's peering, which is not used. Left to itself kopf asks for the user's name, and a pod's user may have none.
+_IDENTITY: Any = "slotune"
+
 log = logging.getLogger("slotune.controller")
 
 
@@ -89,6 +92,7 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
         ):
             await kopf.operator(
                 registry=build_registry(reconciler, store, wakes, watched=watched),
+                identity=_IDENTITY,
                 settings=settings_for(cluster_wide=not settings.namespaces),
                 clusterwide=not settings.namespaces,
                 namespaces=settings.namespaces,

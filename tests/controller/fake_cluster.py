@@ -130,16 +130,20 @@ class FakeCluster:
         if live is None and subresource:
             raise NotFoundError(str(request), 404, f'{kind.plural} "{metadata["name"]}" not found')
         self._same_uid(request, live, metadata.get("uid"))
-        shown, hidden = ("status", "spec") if subresource == "status" else ("spec", "status")
-        sent = {name: value for name, value in manifest.items() if name != hidden}
+        shown = subresource or "spec"
+        sent = {name: value for name, value in manifest.items() if (name == "status") == (shown == "status")}
+        if subresource:
+            sent.pop("metadata", None)
         owner = manager if not subresource else f"{manager}/{subresource}"
-        base = live or {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {}}
+        rest = live or {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {}}
+        base = {name: value for name, value in rest.items() if (name == "status") == (shown == "status")}
         if unknown := self.undeclared & set(manifest.get("status") or ()):
             raise SchemaTooOldError(str(request), 500, f".status.{min(unknown)}: field not declared in schema")
         after, owners, conflicts = applied(base, sent, self.owners.get(key, {}), owner, force=force)
         if conflicts:
             words = "; ".join(f'conflict with "{who}" using {kind.api_version}: {spelled(at)}' for who, at in conflicts)
             raise ConflictError(str(request), 409, f"Apply failed with {len(conflicts)} conflict: {words}")
+        after = {name: value for name, value in rest.items() if name not in base} | after
         self._check(request, after, shown)
         if dry_run:
             return copied(after)

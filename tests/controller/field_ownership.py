@@ -41,7 +41,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     elif key and isinstance(value, list) and value and all(isinstance(one, dict) and key in one for one in value):
         for one in value:
             yield from leaves(one, (*path, (key, one[key])))
-    else:
+    elif path:
         yield path, copied(value)
 
 

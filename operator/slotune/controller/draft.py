@@ -14,6 +14,7 @@ from typing import Any
 
 from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus, Phase
 from slotune.controller.actions import Action
+from slotune.controller.backoff import seconds_left
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import Claim, timestamp, with_claims
 from slotune.controller.events import EventNote, transitions
@@ -57,6 +58,14 @@ class Draft:
     def stamp(self) -> str:
         """Now, as a status writes it."""
         return timestamp(self.now)
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """Until what failed is tried again; none once the spec has changed, which may be the cure."""
+        known = self.references.status.condition(ConditionType.STALLED)
+        if known is None or known.observed_generation != self.generation:
+            return 0.0
+        return seconds_left(self.status.failures, self.now)
 
     def claim(self, *claims: Claim) -> None:
         """What is so. The last claim about a type counts."""

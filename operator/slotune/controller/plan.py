@@ -184,7 +184,9 @@ def _what_was_read(understood: Understood) -> str:
     baseline, problem = understood.baseline, understood.space
     words = f"llama-server in container {understood.manifests.container.name}, {baseline.candidate.variant} on "
     words += f"{baseline.candidate.gpu_class}; {len(problem.candidates) + len(problem.pruned):,} candidates"
-    return ". ".join([words, *(note.rstrip(".") for note in understood.reading.notes)]) + "."
+    return " ".join(
+        text if text.endswith((".", "?", "!")) else f"{text}." for text in (words, *understood.reading.notes)
+    )
 
 
 def _environment(understood: Understood, state: Search) -> Environment:

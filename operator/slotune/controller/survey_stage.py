@@ -44,10 +44,8 @@ def _start(draft: Draft, observed: Observed, look: Survey) -> None:
     references = observed.references
     assert references.deployment is not None
     assert references.manifests is not None
-    failures = draft.status.failures
-    if failures is not None and (seconds := seconds_left(failures, observed.now)) > 0:
-        known = references.status.condition("Stalled")
-        draft.unresolved(failures.reason or Reason.MODEL_UNREADABLE, known.message if known else "the survey failed")
+    if (seconds := draft.seconds_to_wait) > 0:
+        _at_work(draft, "The weights files could not be looked at.")
         draft.look_again(seconds)
         return
     namespace, name = references.key
@@ -71,8 +69,7 @@ def _start(draft: Draft, observed: Observed, look: Survey) -> None:
     uid = str(references.raw["metadata"]["uid"])
     draft.do(Apply(network_policy(name, namespace, uid, spec.sandbox), SANDBOX_MANAGER), Create(job))
     draft.look_again(POLL_S)
-    draft.working(Reason.PROGRESSING, "The weights files are looked at before anything is measured.")
-    draft.phase("Pending")
+    _at_work(draft, "The weights files are looked at before anything is measured.")
 
 
 def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
@@ -98,13 +95,22 @@ def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
             if blocked.reason != "NoCapacity":
                 draft.do(end)
         case Retry() as retry:
-            draft.working(Reason.PROGRESSING, f"The weights files are looked at again: {retry.message}")
+            _at_work(draft, f"The weights files are looked at again: {retry.message}")
             draft.do(end)
         case Waiting() as waiting:
-            draft.working(Reason.PROGRESSING, f"The weights files are looked at: {waiting.message}")
-            draft.phase("Pending")
+            _at_work(draft, f"The weights files are looked at: {waiting.message}")
         case Ended() | None:  # a survey is never judged so; its Job is being deleted
-            draft.working(Reason.PROGRESSING, "The weights files are looked at again.")
+            _at_work(draft, "The weights files are looked at again.")
+
+
+def _at_work(draft: Draft, message: str) -> None:
+    """A new try does not yet mean that what stood in the way is gone: until it has ended, that stays said."""
+    known = draft.references.status.condition("Stalled")
+    if draft.status.failures is None or known is None or known.observed_generation != draft.generation:
+        draft.working(Reason.PROGRESSING, message)
+        draft.phase("Pending")
+    else:
+        draft.unresolved(known.reason, known.message)
 
 
 def _failed(draft: Draft, observed: Observed, reason: str, message: str) -> None:

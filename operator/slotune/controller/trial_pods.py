@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from slotune.api.labels import SANDBOX_MANAGER
 from slotune.api.references import Manifests
 from slotune.controller.actions import Apply, StartTrial
-from slotune.controller.backoff import seconds_left
 from slotune.controller.draft import Draft
 from slotune.controller.flights import POLL_S, Flight
 from slotune.controller.observed import Observed
@@ -30,7 +29,7 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
 
     Raises UnusableTemplateError when the user's pod can't be measured.
     """
-    if (seconds := seconds_left(draft.status.failures, observed.now)) > 0:
+    if (seconds := draft.seconds_to_wait) > 0:
         draft.look_again(seconds)
         return f"another try in {seconds:.0f} s"
     if observed.running >= observed.settings.max_trials:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -13,18 +12,17 @@ from typing import NamedTuple
 import pytest
 
 from e2e.cluster import Cluster, KubectlError
-from e2e.evidence import collect_evidence
+from e2e.evidence import collect_evidence, operator_logs
 from e2e.images.build import ENGINE_IMAGE, PRODUCT_IMAGE, build_images, load_images
+from e2e.installed import Operator, installed
 from e2e.models import MODELS_CLAIM, make_weights, models_manifests
+from e2e.namespaces import namespaces_of_tests, new_namespace
 from e2e.node.lifecycle import bring_up, standing, take_down
 from e2e.node.places import cache_folder, node_name
 from e2e.node.programs import find_programs
-from e2e.waiting import NotYetError
 from e2e.waiting import eventually as wait_eventually
 
 NODE = node_name()
-REMOVAL_LIMIT_S = 90.0
-"""For a namespace and all that is in it. Pods may take 30 s to end."""
 
 
 class Images(NamedTuple):
@@ -82,24 +80,18 @@ def images(cluster: Cluster) -> Images:
     return Images(PRODUCT_IMAGE, ENGINE_IMAGE)
 
 
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster, images: Images) -> Iterator[Operator]:
+    """The operator, installed with the chart for the whole session."""
+    with installed(cluster, images.product) as running:
+        yield running
+
+
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own that enforces Pod Security ``restricted``; gone, with all in it, afterwards."""
-    name = f"e2e-{secrets.token_hex(4)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    # A pod that comes before its service account is refused.
-    wait_eventually(lambda: cluster.find("serviceaccount", "default", name), 30, f"a service account in {name}")
-    yield name
-    cluster.delete("namespace", name, wait=False)
-    try:
-        wait_eventually(lambda: cluster.find("namespace", name) is None, REMOVAL_LIMIT_S, f"namespace {name} is gone")
-    except NotYetError:
-        left = cluster.find("namespace", name) or {}
-        reasons = [
-            held.get("message") for held in left.get("status", {}).get("conditions", []) if held["status"] == "True"
-        ]
-        pytest.fail(f"namespace {name} is still there after {REMOVAL_LIMIT_S:g} s: {reasons}")
+    with new_namespace(cluster) as name:
+        yield name
 
 
 @pytest.fixture(scope="session")
@@ -129,9 +121,10 @@ def eventually() -> Callable[..., object]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the cluster looks like to the report of a test that failed, while its namespace is still there."""
+    """Add what the cluster looks like to the report of a test that failed, while its namespaces are still there."""
     report = yield
-    arguments = getattr(item, "funcargs", {})
-    if report.failed and call.when != "teardown" and "namespace" in arguments and "cluster" in arguments:
-        report.sections.append(("cluster", collect_evidence(arguments["cluster"], arguments["namespace"])))
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and call.when != "teardown" and isinstance(cluster, Cluster):
+        parts = [collect_evidence(cluster, name) for name in namespaces_of_tests(cluster)]
+        report.sections.append(("cluster", "\n\n".join([*parts, operator_logs(cluster)])))
     return report

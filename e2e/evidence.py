@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from e2e.cluster import Cluster, KubectlError
 
-__all__ = ["collect_evidence"]
+__all__ = ["collect_evidence", "operator_logs"]
 
 LOG_LINES = 150
 """Of each container."""
@@ -17,16 +17,20 @@ _KINDS = "deployments,replicasets,jobs,pods,services,configmaps"
 
 
 def collect_evidence(cluster: Cluster, namespace: str) -> str:
-    """Everything of a namespace that helps, and the operator's logs, as one text."""
+    """Everything of a namespace that helps, as one text."""
     parts = [
         _asked(cluster, namespace, "get", f"{_KINDS},networkpolicies", "--output=wide"),
         _asked(cluster, namespace, "get", _NAMED_KINDS, "--output=yaml"),
         _asked(cluster, namespace, "get", _KINDS, "--output=yaml"),
         _asked(cluster, namespace, "get", "events", "--sort-by=.lastTimestamp"),
         *_logs(cluster, ["--namespace", namespace]),
-        *_logs(cluster, ["--all-namespaces", f"--selector={OPERATOR_LABEL}"]),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def operator_logs(cluster: Cluster) -> str:
+    """What every operator on the cluster logged last."""
+    return "\n\n".join(_logs(cluster, ["--all-namespaces", f"--selector={OPERATOR_LABEL}"]))
 
 
 def _logs(cluster: Cluster, selection: list[str]) -> Iterator[str]:

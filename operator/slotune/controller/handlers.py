@@ -8,6 +8,8 @@ daemon and event handlers alone it writes the finalizer and nothing else.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import random
 from collections.abc import Mapping, Set
 from typing import Any, Protocol
@@ -29,7 +31,7 @@ from slotune.controller.kinds import (
 from slotune.controller.store import Key, Store, key_of, labels_of
 from slotune.controller.wakes import Wakes
 
-__all__ = ["Scheduled", "build_registry", "settings_for"]
+__all__ = ["Scheduled", "at_service_address", "build_registry", "settings_for"]
 
 JITTER = 0.1
 """Share by which a wait is stretched at random, so that a fleet does not wake in step."""
@@ -42,8 +44,9 @@ class Scheduled(Protocol):
         """Look once and act once. Never raises. Seconds until it wants to look again at the latest."""
         ...
 
-    async def release(self, key: Key) -> None:
-        """The object is being deleted: give back what was borrowed, before the finalizer goes."""
+    async def release(self, key: Key) -> float:
+        """The object is being deleted: give back what was borrowed, before the finalizer goes. Never raises. Seconds
+        until it is to be tried again; 0 when nothing is left to give back."""
         ...
 
 
@@ -73,7 +76,8 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        info = kopf.login_with_service_account(**kwargs)
+        return at_service_address(info, os.environ) if info else kopf.login_with_kubeconfig(**kwargs)
 
     def follow(kind: Kind, **filters: Any) -> None:
         _follow(registry, store, wakes, kind, **filters)
@@ -94,7 +98,8 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
         LLAMA_DEPLOYMENT.plural,
         registry=registry,
         id="schedule",
-        cancellation_timeout=30,
+        # No cancellation_timeout: kopf would cancel a release in the middle, and take the finalizer off.
+        cancellation_backoff=30,
     )
     async def schedule(*, stopped: Any, name: str, namespace: str | None, **_: Any) -> None:
         key = (namespace or "", name)
@@ -104,10 +109,23 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
             seconds = await scheduled.reconcile(key)
             await _first_of(wake, stopped, seconds * (1 + JITTER * random.random()))  # noqa: S311 - no secret
         if kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
-            await scheduled.release(key)
+            while (seconds := await scheduled.release(key)) > 0:
+                if kopf.DaemonStoppingReason.OPERATOR_EXITING in stopped.reason:
+                    return  # the finalizer stays, and the next operator begins with it
+                await asyncio.sleep(seconds)
         wakes.forget(key)
 
     return registry
+
+
+def at_service_address(info: kopf.ConnectionInfo, environment: Mapping[str, str]) -> kopf.ConnectionInfo:
+    """The API server where a pod's environment says it is. kopf takes a DNS name in place of it, and then a cluster
+    whose DNS fails has an operator that writes and sees nothing.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return info
+    return dataclasses.replace(info, server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
 
 
 def _follow(registry: kopf.OperatorRegistry, store: Store, wakes: Wakes, kind: Kind, **filters: Any) -> None:

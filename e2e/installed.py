@@ -1,4 +1,4 @@
-"""The operator as a user installs it: by helm, with the chart, from this checkout's image. Its process may be killed."""
+"""The operator as a user installs it: the chart by helm, from the image of this checkout. Its process may be killed."""
 
 from __future__ import annotations
 

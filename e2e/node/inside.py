@@ -47,6 +47,9 @@ class Orders:
     """The node's end of the network link."""
     address: str
     gateway: str
+    """The machine's end of the link."""
+    network: str
+    """All addresses of the node."""
     components: Sequence[Sequence[Any]]
     """Name, command, readiness command (may be empty) of each."""
     images: Sequence[str]
@@ -139,7 +142,9 @@ def _make_network(orders: Orders) -> None:
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", f"{orders.address}/30", "dev", orders.link)
     _run("ip", "link", "set", orders.link, "up")
-    _run("ip", "route", "add", "default", "via", orders.gateway)
+    # For Service addresses, which are translated only after a route was found. There is no default route on purpose:
+    # what a pod wants from outside is refused at once.
+    _run("ip", "route", "add", orders.network, "via", orders.gateway)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
     # Without it a pod that calls a Service and is answered by a pod on the same bridge gets the answer of a stranger.
     Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1\n")

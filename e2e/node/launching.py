@@ -104,6 +104,7 @@ def launch(name: str, programs: Programs, gpus: int, tied: bool, tell: Tell) -> 
         link=_INNER_LINK,
         address=addresses.node,
         gateway=addresses.machine,
+        network=addresses.all,
         components=[[part.name, part.command, part.ready] for part in components(layout)],
         images=[str(pause_image)],
         ctr=[programs["ctr"], "--address", str(record.containerd_socket), "--namespace", "k8s.io"],

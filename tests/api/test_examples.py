@@ -59,6 +59,15 @@ def test_the_existing_deployment_is_read_from_its_own_manifest() -> None:
     assert found.deployment.spec.max_replicas("a10") == 2
 
 
+def test_the_approved_rollout_asks_first_and_leaves_a_gpu_to_trials() -> None:
+    found = example("approved-rollout")
+
+    assert found.deployment.spec.template is not None
+    assert found.deployment.spec.rollout.mode == "RequireApproval"
+    assert found.deployment.spec.rollout.approved_candidate is None
+    assert (found.replicas, found.deployment.spec.max_replicas("l4")) == (2, 2)
+
+
 def test_prompts_and_traces_of_the_examples_are_json_lines() -> None:
     for name in ("existing-deployment", "cpu-node"):
         found = example(name)

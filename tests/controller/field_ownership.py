@@ -78,7 +78,8 @@ def _as_lists(node: Any) -> Any:
 def applied(
     live: Object, manifest: Object, owners: dict[str, set[Path]], manager: str, *, force: bool
 ) -> tuple[Object, dict[str, set[Path]], list[tuple[str, Path]]]:
-    """(object, owners, conflicts) after ``manager`` applied ``manifest``; nothing is changed in place."""
+    """(object, owners, conflicts) after ``manager`` applied ``manifest``; nothing is changed in place. Items of a list
+    come in the order of what was applied, as Kubernetes has it since 1.27."""
     wanted = {path: value for path, value in leaves(manifest) if path not in NOT_OWNED}
     before = dict(leaves(live))
     others = {name: set(paths) for name, paths in owners.items() if name != manager}
@@ -94,8 +95,8 @@ def applied(
         others[name].discard(path)
     kept_by_others = set().union(*others.values()) if others else set()
     dropped = owners.get(manager, set()) - set(wanted) - kept_by_others
-    after = {path: value for path, value in before.items() if path not in dropped} | wanted
-    return grown(after), {**others, manager: set(wanted)}, []
+    kept = {path: value for path, value in before.items() if path not in dropped and path not in wanted}
+    return grown(wanted | kept), {**others, manager: set(wanted)}, []
 
 
 def managed_fields(owners: Mapping[str, set[Path]], time: str) -> list[Object]:

@@ -54,7 +54,7 @@ def _invalid(draft: Draft, observed: Observed) -> bool:
     references = observed.references
     if references.deployment is not None:
         return False
-    cure = f" Apply the CRDs of slotune {__version__}, or run the slotune that the spec was written for."
+    cure = f". Apply the CRDs of slotune {__version__}, or run the slotune that the spec was written for."
     reason = Reason.VERSION_SKEW if references.is_foreign else Reason.INVALID_SPEC
     draft.unresolved(reason, "; ".join(references.invalid) + (cure if references.is_foreign else ""))
     return True

@@ -168,6 +168,8 @@ _ROLLOUT_WORKING: Final = (
     Reason.VERIFYING,
     Reason.ROLLING_BACK,
 )
+_GOING_BACK: Final = (Reason.NOT_READY, Reason.SLO_MISSED)
+"""Why what served before is being put back."""
 _ROLLOUT_DONE: Final = (
     Reason.RECOMMEND_ONLY,
     Reason.ALREADY_SERVING,
@@ -190,7 +192,7 @@ REASONS_OF: Final = MappingProxyType(
             *_ROLLOUT_WORKING,
             *_STALLING,
         ),
-        ConditionType.RECONCILING: (*_STAGES, *_ROLLOUT_WORKING),
+        ConditionType.RECONCILING: (*_STAGES, *_ROLLOUT_WORKING, *_GOING_BACK),
         ConditionType.STALLED: _STALLING,
         ConditionType.TARGET_RESOLVED: (Reason.PENDING, Reason.RESOLVED, *_UNRESOLVED),
         ConditionType.BASELINE_MEASURED: (

@@ -18,7 +18,7 @@ from slotune.controller.conditions import Claim
 from slotune.controller.draft import Draft
 from slotune.controller.flights import owner_reference
 from slotune.controller.observed import Observed
-from slotune.controller.reasons import ConditionType, Reason
+from slotune.controller.reasons import REASONS_OF, ConditionType, Reason
 from slotune.controller.references import References
 from slotune.controller.search_stage import Search
 from slotune.controller.serving_story import Serving as Served
@@ -134,7 +134,7 @@ def roll_out(
 def _news(references: References, step: RolloutStep) -> RolloutNews:
     """What the step means for people. One that only writes something down leaves said what was said before."""
     news, known = rollout_news(step), references.status.condition(T.ROLLED_OUT)
-    if not isinstance(step, WriteAhead) or known is None or known.reason == Reason.NO_RECOMMENDATION:
+    if not isinstance(step, WriteAhead) or known is None or known.reason not in REASONS_OF[T.RECONCILING]:
         return news
     return RolloutNews(news.state, Claim(T.ROLLED_OUT, known.status, known.reason, known.message), news.phase)
 

@@ -146,8 +146,8 @@ def _today(references: References, rolled_out: str | None) -> Today | None:
     Without it the answer would be the next baseline, and every rollout would ask for another search.
     """
     status = references.status
-    if rolled_out is None or status.baseline is None or status.applied is None:
-        return None
-    if status.applied.candidate_hash != rolled_out:
+    # What is being applied is written down before, and only called applied once it was seen in the Deployment.
+    ours = {one.candidate_hash for one in (status.rollout, status.applied, status.last_good) if one is not None}
+    if status.baseline is None or rolled_out not in ours:
         return None
     return Today(candidate_of(status.baseline.candidate), status.baseline.replicas or 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes_client
 
-from slotune.api.v1alpha1.sandbox import Sandbox
+from slotune.api.v1alpha1.sandbox import LoadClient, Sandbox
 from slotune.cli import main
 from slotune.llama.gguf_facts import read_facts
 from slotune.llama.model_facts import LayerCache, ModelFacts
@@ -96,11 +96,12 @@ def test_a_model_without_a_name_is_refused(capsys):
     assert "NAME=PATH" in capsys.readouterr().err
 
 
+SANDBOX = Sandbox()
 MODELS = {"q4": "/models/m.gguf", "inner": "/app/m.gguf"}
 SERVER = TrialServer("llama", ("-m", "x"), ("/app/llama-server",), ({"name": "A", "value": "b"},))
 
 
-def survey(template: Object = UNTIDY) -> Object:
+def survey(template: Object = UNTIDY, sandbox: Sandbox = SANDBOX) -> Object:
     return survey_job(
         "chat-survey-ab",
         OWNER,
@@ -110,7 +111,7 @@ def survey(template: Object = UNTIDY) -> Object:
         models=MODELS,
         digest="ab",
         gpu_class=L4,
-        sandbox=Sandbox(),
+        sandbox=sandbox,
         client=ClientImage("slotune:1"),
     )
 
@@ -132,6 +133,16 @@ def test_it_looks_through_the_servers_mounts_and_changes_nothing():
     assert all(mount["readOnly"] for mount in reader["volumeMounts"])
     assert (version["command"], version["args"]) == (["/app/llama-server"], ["--version"])
     assert [c["name"] for c in spec["initContainers"]] == ["mesh", "fetch"]
+
+
+@pytest.mark.parametrize(("cpu", "asked"), [("1", "100m"), ("4", "100m"), ("50m", "50m")])
+def test_it_finds_a_place_on_a_node_that_has_one_core_for_the_load_client(cpu: str, asked: str) -> None:
+    sandbox = Sandbox(load_client=LoadClient(cpu=cpu, memory="256Mi"))
+    for container in survey(sandbox=sandbox)["spec"]["template"]["spec"]["containers"]:
+        assert container["resources"] == {
+            "requests": {"cpu": asked, "memory": "256Mi"},
+            "limits": {"cpu": cpu, "memory": "256Mi"},
+        }
 
 
 def test_it_takes_no_gpu_no_claim_and_no_node_from_a_trial():

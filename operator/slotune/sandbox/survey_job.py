@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SANDBOX_LABEL, SURVEY_LABEL
-from slotune.api.quantities import parse_duration
+from slotune.api.quantities import parse_duration, parse_quantity
 from slotune.api.v1alpha1.gpu_class import GPUClass
 from slotune.api.v1alpha1.sandbox import Sandbox
 from slotune.sandbox.job import (
@@ -40,6 +40,8 @@ Object = dict[str, Any]
 SURVEY: Final = "survey"
 VERSION: Final = "version"
 """Names of the two containers."""
+SURVEY_CPU: Final = "100m"
+"""That each of them asks for, unless the load client may not even have that."""
 
 
 def survey_job(
@@ -154,5 +156,12 @@ def _version(kept: Object, server: TrialServer, sandbox: Sandbox) -> Object:
 
 
 def _amount(sandbox: Sandbox) -> Object:
-    amount = {"cpu": sandbox.load_client.cpu, "memory": sandbox.load_client.memory}
-    return {"limits": dict(amount), "requests": dict(amount)}
+    """The load client's limits. Headers are read in a moment and nothing is measured, so it needs no core to itself:
+    two of them would find no place on a node that has one for the load client.
+    """
+    most = sandbox.load_client
+    least_cpu = min(most.cpu, SURVEY_CPU, key=parse_quantity)
+    return {
+        "limits": {"cpu": most.cpu, "memory": most.memory},
+        "requests": {"cpu": least_cpu, "memory": most.memory},
+    }

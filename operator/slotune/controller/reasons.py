@@ -168,8 +168,8 @@ _ROLLOUT_WORKING: Final = (
     Reason.VERIFYING,
     Reason.ROLLING_BACK,
 )
-_GOING_BACK: Final = (Reason.NOT_READY, Reason.SLO_MISSED)
-"""Why what served before is being put back."""
+_GOING_BACK: Final = (Reason.NOT_READY, Reason.SLO_MISSED, Reason.ROLLED_BACK)
+"""Why what served before is being put back, until one look at it ends the story."""
 _ROLLOUT_DONE: Final = (
     Reason.RECOMMEND_ONLY,
     Reason.ALREADY_SERVING,

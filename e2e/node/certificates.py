@@ -1,4 +1,4 @@
-"""Who is who in the cluster: one authority, a certificate for each component, the key that signs service tokens."""
+"""Who is who in the cluster: its authorities, a certificate for each component, the key that signs service tokens."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ def make_certificates(folder: Path, addresses: Addresses, node_name: str, openss
     folder.mkdir()
     # The system's own configuration would add extensions, and twice the same one makes no certificate.
     (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = names\n[names]\n")
-    authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"]
-    _run(openssl, *_new_key(folder, "ca"), "-subj", "/CN=slotune-e2e", *_added(authority))
+    may_sign = _added(["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"])
+    # The second one is for the API server as a proxy in front of other API servers.
+    for authority in ("ca", "front-proxy-ca"):
+        _run(openssl, *_new_key(folder, authority), "-subj", f"/CN=slotune-e2e-{authority}", *may_sign)
+    _sign(openssl, folder, "front-proxy-client", "/CN=front-proxy-client", authority="front-proxy-ca")
     server = [f"IP:{address}" for address in ("127.0.0.1", addresses.node, addresses.api_service)]
     server += [f"DNS:kubernetes.default{rest}" for rest in ("", ".svc", ".svc.cluster.local")]
     _sign(openssl, folder, "apiserver", "/CN=kube-apiserver", server)
@@ -33,12 +36,14 @@ def make_certificates(folder: Path, addresses: Addresses, node_name: str, openss
     _run(openssl, "rsa", "-in", str(folder / "sa.key"), "-pubout", "-out", str(folder / "sa.pub"))
 
 
-def _sign(openssl: str, folder: Path, name: str, subject: str, alternatives: Sequence[str] = ()) -> None:
+def _sign(
+    openssl: str, folder: Path, name: str, subject: str, alternatives: Sequence[str] = (), *, authority: str = "ca"
+) -> None:
     extensions = ["basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth,serverAuth"]
     if alternatives:
         extensions.append(f"subjectAltName={','.join(alternatives)}")
-    authority = ["-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key")]
-    _run(openssl, *_new_key(folder, name), *authority, "-subj", subject, *_added(extensions))
+    signer = ["-CA", str(folder / f"{authority}.crt"), "-CAkey", str(folder / f"{authority}.key")]
+    _run(openssl, *_new_key(folder, name), *signer, "-subj", subject, *_added(extensions))
 
 
 def _new_key(folder: Path, name: str) -> list[str]:

@@ -32,8 +32,8 @@ def components(layout: Layout) -> list[Component]:
         ),
         Component(
             "etcd",
-            # The data die with the node, so there is nothing that a flush to the disk would save.
-            [programs["etcd"], "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"],
+            # In memory, as /run is: the data die with the node, and the disk of a test machine may be slow.
+            [programs["etcd"], "--data-dir", "/run/etcd", "--unsafe-no-fsync"],
         ),
         Component("kube-apiserver", _apiserver(layout), [*kubectl, "get", "--raw", "/readyz"]),
         Component("kube-controller-manager", _controller_manager(layout)),
@@ -77,6 +77,13 @@ def _apiserver(layout: Layout) -> list[str]:
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         f"--client-ca-file={keys}/ca.crt",
+        f"--requestheader-client-ca-file={keys}/front-proxy-ca.crt",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={keys}/front-proxy-client.crt",
+        f"--proxy-client-key-file={keys}/front-proxy-client.key",
         f"--tls-cert-file={keys}/apiserver.crt",
         f"--tls-private-key-file={keys}/apiserver.key",
         f"--kubelet-certificate-authority={keys}/ca.crt",

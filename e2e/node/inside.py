@@ -124,8 +124,10 @@ def _start(orders: Orders) -> None:
 def _make_mounts(folder: Path) -> None:
     """Make private what the programs write to outside their folder, with no place to tell them otherwise."""
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
-    for name in ("var", "var-work", "sysctl"):
+    for name in ("var", "var-work", "sysctl", "containerd"):
         (folder / name).mkdir()
+    # Images are unpacked here: in memory it takes half the time, and taking a node down no time instead of seconds.
+    _run("mount", "-t", "tmpfs", "-o", "mode=711,size=8g", "tmpfs", str(folder / "containerd"))
     layers = f"lowerdir=/var,upperdir={folder}/var,workdir={folder}/var-work"
     _run("mount", "-t", "overlay", "-o", layers, "overlay", "/var")
     for name, value in _KUBELET_SYSCTLS.items():

@@ -152,12 +152,15 @@ class FakeCluster:
         self.after(request)
         return kept
 
-    async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
+    async def patch(
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+    ) -> Object:
         request = self._asked("patch", kind, namespace, name, subresource)
         key = (kind.name, namespace or "", name)
         live = self.objects.get(key)
         if live is None:
             raise NotFoundError(str(request), 404, f'{kind.plural} "{name}" not found')
+        self._same_uid(request, live, (patch.get("metadata") or {}).get("uid"))
         seen = (patch.get("metadata") or {}).get("resourceVersion")
         if seen is not None and seen != live["metadata"]["resourceVersion"]:
             raise ConflictError(str(request), 409, "the object has been modified")

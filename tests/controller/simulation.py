@@ -253,7 +253,9 @@ class Simulation:
             life.due.pop(key, None)
             return 0.0
         if raw["metadata"].get("deletionTimestamp"):
-            await life.reconciler.release(key)
+            if (again := await life.reconciler.release(key)) > 0:
+                life.due[key] = self.now + timedelta(seconds=again)
+                return again
             self.cluster.release(LLAMA_DEPLOYMENT, *key)
             life.due.pop(key, None)
             life.wakes.forget(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BORROW_MANAGER",
     "CONTEXT_LABEL",
     "DEPLOYMENT_LABEL",
     "FINALIZER",
@@ -46,6 +47,10 @@ SANDBOX_MANAGER: Final = "slotune-sandbox"
 """Field manager of trials, Jobs, NetworkPolicies and records."""
 ROLLOUT_MANAGER: Final = "slotune-rollout"
 """Field manager of what serves production, and of the patch that is ready to be applied."""
+
+BORROW_MANAGER: Final = "slotune-borrow"
+"""Field manager of the replicas while production's GPU is borrowed, and after: whoever had set them before is not known
+any more, so a rollout leaves them alone as it would have left theirs."""
 
 LOAD_CLIENT: Final = "load-client"
 """Name of the container that sends the requests."""

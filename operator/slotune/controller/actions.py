@@ -37,6 +37,7 @@ class Patch:
     name: str
     patch: Object
     subresource: str = ""
+    manager: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,11 @@ class Cluster(Protocol):
         nothing is kept."""
         ...
 
-    async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
-        """A JSON merge patch; with ``metadata.resourceVersion`` in it only for the version that was seen."""
+    async def patch(
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+    ) -> Object:
+        """A JSON merge patch; with ``metadata.resourceVersion`` in it only for the version that was seen, with
+        ``metadata.uid`` only for that object. ``manager``: who then owns the fields."""
         ...
 
     async def delete(self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None) -> None:

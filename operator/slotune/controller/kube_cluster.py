@@ -107,10 +107,13 @@ class KubeCluster:
         query |= {"dryRun": "All"} if dry_run else {}
         return await self._object("PATCH", path, query=query, body=_as_yaml(manifest), content_type=_APPLY)
 
-    async def patch(self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "") -> Object:
+    async def patch(
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+    ) -> Object:
         """See :class:`slotune.controller.cluster.Cluster`."""
         path = kind.path(namespace, name, subresource or None)
-        return await self._object("PATCH", path, body=patch, content_type=_MERGE)
+        query = {"fieldManager": manager} if manager else {}
+        return await self._object("PATCH", path, query=query, body=patch, content_type=_MERGE)
 
     async def delete(self, kind: Kind, namespace: str | None, name: str, *, uid: str | None = None) -> None:
         """See :class:`slotune.controller.cluster.Cluster`."""

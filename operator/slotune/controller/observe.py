@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from slotune.api.labels import ROLLOUT_MANAGER
+from slotune.api.labels import ROLLOUT_MANAGER, TRIAL_LABEL
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import Production
+from slotune.controller.actions import Delete
+from slotune.controller.borrow_stage import needs_slots, next_borrow_step, pending
 from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, NotFoundError, Object
 from slotune.controller.conflicts import conflict_of
 from slotune.controller.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
+    JOB,
     LLAMA_DEPLOYMENT,
     SERVICE,
     Kind,
@@ -26,7 +29,7 @@ from slotune.controller.release import restore_production
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
 from slotune.controller.rollout_stage import apply_manifest, next_rollout_step
 from slotune.controller.settings import Settings
-from slotune.controller.store import Key, Store
+from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
 from slotune.controller.trial_pods import DEFAULT_PORT
 from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
@@ -41,6 +44,7 @@ from slotune.rollout.last_good import record_name
 from slotune.rollout.memory import Memory
 from slotune.rollout.planner import is_under_way
 from slotune.rollout.steps import Apply, Drain, RolloutStep, Verify
+from slotune.rollout.windows import UnknownTimeZoneError
 
 __all__ = ["Observer"]
 
@@ -63,12 +67,27 @@ class Observer:
         raw = self._store.get(LLAMA_DEPLOYMENT, *key)
         return None if raw is None else {"apiVersion": LLAMA_DEPLOYMENT.api_version, "kind": "LlamaDeployment"} | raw
 
+    def trials_to_end(self, key: Key) -> tuple[Delete, ...]:
+        """The Jobs of all trials of a LlamaDeployment, as far as they were seen."""
+        jobs = [job["metadata"] for job in self._store.owned(JOB, *key) if TRIAL_LABEL in labels_of(job)]
+        return tuple(Delete(JOB, key[0], job["name"], job["uid"]) for job in jobs)
+
     async def restore_production(self, raw: Object) -> str:
         """Give production back what was borrowed; what was done, in words."""
         return await restore_production(self._cluster, raw)
 
     async def observe(self, raw: Object, now: datetime) -> Observed:
         """Everything that a plan for ``raw`` rests on."""
+        observed = await self._observe(raw, now)
+        restore = observed.references.status.restore
+        if restore is None:
+            return await self._with_slots(observed)
+        # Whatever else can't be read: production comes back.
+        namespace, _ = observed.references.key
+        borrowed = self._store.get(DEPLOYMENT, namespace, restore.name)
+        return replace(observed, borrowed=borrowed or await self._get(DEPLOYMENT, namespace, restore.name))
+
+    async def _observe(self, raw: Object, now: datetime) -> Observed:
         deployment, _, _ = parse(raw)
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
@@ -130,6 +149,19 @@ class Observer:
         while len(self._surveyed) > REMEMBERED:
             self._surveyed.popitem(last=False)
         return replace(observed, survey=survey, understood=understand(observed.references, survey.surveyed))
+
+    async def _with_slots(self, observed: Observed) -> Observed:
+        """Whether answers run, when production's GPU is about to be taken."""
+        need, understood = pending(observed), observed.understood
+        if need is None or not isinstance(understood, Understood) or observed.serving is None:
+            return observed
+        try:
+            step = next_borrow_step(observed, need)
+        except UnknownTimeZoneError:  # the plan says so
+            return observed
+        if not needs_slots(step):
+            return observed
+        return replace(observed, slots=await self._reader.slots(observed.serving, _port(understood), observed.now))
 
     async def _with_rollout(self, observed: Observed, understood: Understood) -> Observed:
         """What the rollout's next step asks to be read."""

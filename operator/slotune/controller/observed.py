@@ -12,7 +12,7 @@ from slotune.controller.settings import Settings
 from slotune.controller.understanding import NotUnderstood, Surveyed, Understood
 from slotune.controller.world import Trials
 from slotune.production.looks import Look
-from slotune.rollout.facts import Readings
+from slotune.rollout.facts import Readings, Slots
 from slotune.sandbox.judgement import Judgement
 from slotune.sandbox.pod_facts import JobFacts
 from slotune.sandbox.survey_outcome import Surveyed as Found
@@ -49,6 +49,10 @@ class Observed:
     """Trials that run in the whole cluster."""
     serving: Object | None = field(default=None, repr=False)
     """The Deployment that serves production: slotune's own or the target."""
+    borrowed: Object | None = field(default=None, repr=False)
+    """While production is borrowed: the Deployment that was scaled down; None when it is gone."""
+    slots: Slots | None = None
+    """Answers at work, where production's GPU is about to be taken."""
     has_service: bool = False
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""

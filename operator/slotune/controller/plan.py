@@ -11,6 +11,7 @@ from typing import Final
 from slotune import __version__
 from slotune.api.v1alpha1.candidate import Environment
 from slotune.controller.actions import Delete
+from slotune.controller.borrow_stage import borrow, unknown_time_zone
 from slotune.controller.conditions import Claim
 from slotune.controller.draft import Draft, Plan
 from slotune.controller.flights import POLL_S
@@ -45,6 +46,7 @@ def make_plan(observed: Observed) -> Plan:
 def _decide(draft: Draft, observed: Observed) -> None:
     """The first stage that finds something in the way has the last word; otherwise there is a search."""
     if any(stage(draft, observed) for stage in _IN_THE_WAY):
+        borrow(draft, observed)
         return
     assert isinstance(observed.understood, Understood)
     _search_and_roll_out(draft, observed, observed.understood)
@@ -120,6 +122,7 @@ _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
     _invalid,
     _suspended,
     _rivalled,
+    unknown_time_zone,
     _not_served,
     _missing,
     _not_surveyed,
@@ -131,6 +134,7 @@ _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
 def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understood) -> None:
     draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, _what_was_read(understood)))
     state = search(draft, observed, understood)
+    blocked = borrow(draft, observed, state.asked) or state.blocked
     _tell_the_answer(draft, understood, state)
     serving, news = roll_out(draft, observed, understood, state)
     draft.claim(
@@ -145,8 +149,8 @@ def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understoo
         )
     )
     draft.phase(phase_of(state.decision, purpose=state.purpose, rollout=news))
-    if state.blocked is not None:
-        draft.stalled(state.blocked.reason, state.blocked.message)
+    if blocked is not None:
+        draft.stalled(blocked.reason, blocked.message)
         draft.phase("Failed")
     watch_production(draft, observed, serving)
 

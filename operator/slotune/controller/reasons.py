@@ -41,6 +41,7 @@ class Reason(enum.StrEnum):
     INVALID_WORKLOAD = "InvalidWorkload"  # prompts or a recorded trace hold what cannot be sent
     REFUSED = "Refused"  # the user's server has a form whose flags cannot be known for certain
     MODEL_UNREADABLE = "ModelUnreadable"  # a weights file is missing, cut off or no GGUF file
+    WINDOW_TOO_SHORT = "WindowTooShort"  # no opening of sandbox.borrow.window is long enough for a trial
     NO_CAPACITY = "NoCapacity"  # no node has the GPU class, or none was free for a trial for too long
     VERSION_SKEW = "VersionSkew"  # written for another version of slotune: apply its CRDs
     FORBIDDEN = "Forbidden"  # slotune's role lacks a right that this spec needs
@@ -104,6 +105,7 @@ class Reason(enum.StrEnum):
     ROLLED_BACK = "RolledBack"  # it did not hold in production; what served before serves again
     CANDIDATE_ROLLED_BACK = "CandidateRolledBack"  # it was rolled back once and is not tried again by itself
     NOTHING_TO_GO_BACK_TO = "NothingToGoBackTo"  # it did not hold, and nothing is known that served before
+    LAST_GOOD_LOST = "LastGoodLost"  # it did not hold, and the template that served before is not what was recorded
     LAST_GOOD_UNHEALTHY = "LastGoodUnhealthy"  # what served before was put back and is not ready either
     HALTED = "Halted"  # a person has to look
 
@@ -137,12 +139,14 @@ _ROLLOUT_STALLED: Final = (
     Reason.ROLLED_BACK,
     Reason.CANDIDATE_ROLLED_BACK,
     Reason.NOTHING_TO_GO_BACK_TO,
+    Reason.LAST_GOOD_LOST,
     Reason.LAST_GOOD_UNHEALTHY,
     Reason.RECOMMEND_ONLY,  # a change is to be taken back, and may not be written
     Reason.HALTED,
 )
 _STALLING: Final = (
     *_UNRESOLVED,
+    Reason.WINDOW_TOO_SHORT,
     Reason.NO_CAPACITY,
     Reason.FORBIDDEN,
     Reason.REFUSED_BY_CLUSTER,

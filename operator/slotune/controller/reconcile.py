@@ -37,7 +37,6 @@ from slotune.controller.wakes import Wakes
 
 __all__ = ["Reconciler"]
 
-RELEASE_ATTEMPTS = 5
 AT_ONCE = 16
 """LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
 
@@ -79,20 +78,18 @@ class Reconciler:
         self._unwritten.pop(key, None)
         return seconds
 
-    async def release(self, key: Key) -> None:
+    async def release(self, key: Key) -> float:
         """See :class:`slotune.controller.handlers.Scheduled`."""
         raw = self._observer.seen(key)
         if raw is None:
-            return
-        for attempt in range(1, RELEASE_ATTEMPTS + 1):
-            try:
-                if told := await self._observer.restore_production(raw):
-                    log.info("%s/%s: %s", *key, told)
-            except ClusterError as error:
-                log.warning("%s/%s: %s", *key, error)
-                await asyncio.sleep(wait_s(attempt))
-            else:
-                return
+            return 0.0
+        try:
+            if told := await self._observer.restore_production(raw):
+                log.info("%s/%s: %s", *key, told)
+        except ClusterError as error:
+            log.warning("%s/%s: it stays until production has its GPU back: %s", *key, error)
+            return FIRST_S
+        return 0.0
 
     async def _once(self, key: Key) -> float:
         raw = self._observer.seen(key)
@@ -145,6 +142,7 @@ class Reconciler:
         draft.set(failures=failures, phase="Failed")
         draft.stalled(reason, message)
         try:
+            await self._bring_back(key, raw)
             await self._carry_out(raw, draft.close(), self._clock())
         except SchemaTooOldError:
             await self._say_the_least(key, raw, draft.close())
@@ -154,9 +152,22 @@ class Reconciler:
             return self._ever_longer(key)
         return seconds_left(failures, self._clock())
 
+    async def _bring_back(self, key: Key, raw: Object) -> None:
+        """While nothing can be measured, production is not kept down for it. The next look that succeeds sees it."""
+        if not (raw.get("status") or {}).get("restore"):
+            return
+        try:
+            await self._hands.carry_out(self._observer.trials_to_end(key))
+            if told := await self._observer.restore_production(raw):
+                log.info("%s/%s: %s", *key, told)
+        except ClusterError as error:
+            log.warning("%s/%s: %s", *key, error)
+
     async def _say_the_least(self, key: Key, raw: Object, plan: Plan) -> None:
-        """A status of which every CRD knows every field: why there is no more of it."""
-        known = ("conditions", "observedGeneration", "phase")
+        """A status of which every CRD knows every field: why there is no more of it. What is left out is removed, so
+        the way back for production stays, which the CRD knew when it was written."""
+        known = ["conditions", "observedGeneration", "phase"]
+        known += [name for name in ("restore", "lastRestored") if name in (raw.get("status") or {})]
         try:
             await self._hands.apply_status(raw, {name: plan.status[name] for name in known if name in plan.status})
         except ClusterError as error:
@@ -168,13 +179,13 @@ def _told(error: Exception) -> tuple[Reason, str]:
         cure = f"Apply the CRDs of slotune {__version__} (slotune crds | kubectl apply --server-side -f -)."
         return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
     if isinstance(error, ForbiddenError):
-        return (
-            Reason.FORBIDDEN,
-            (
-                f"slotune's role does not allow {error.what}: {error.message}. Give it the right, or turn off what "
-                "needs it."
-            ),
-        )
+        cure = "Give it the right, or turn off what needs it."
+        if "deployments" in error.message:
+            cure = (
+                "Set permissions.deployments to Write in the chart (without it: the component config/rollout), or have "
+                "nothing written: sandbox.mode SpareGPU, rollout.mode Recommend, spec.targetRef."
+            )
+        return Reason.FORBIDDEN, f"slotune's role does not allow {error.what}: {error.message}. {cure}"
     if isinstance(error, ClusterError):
         return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."
     return (

@@ -70,6 +70,11 @@ class References:
         return key_of(self.raw)
 
     @property
+    def target_as_before(self) -> Object | None:
+        """The target with the replicas that it has while nothing is borrowed."""
+        return None if self.target is None else _as_before(self.target, self.status)
+
+    @property
     def template(self) -> Object | None:
         """The pod template that production runs, as it was written."""
         if self.target is not None:
@@ -82,7 +87,8 @@ class References:
 def parse(raw: Object) -> tuple[LlamaDeployment | None, LlamaDeploymentStatus, tuple[str, ...]]:
     """Spec and status of the object, or what is wrong with its spec.
 
-    A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster.
+    A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster. Only
+    how to give production its GPU back is nowhere else.
     """
     bare = {name: value for name, value in raw.items() if name != "status"}
     inventory = take_stock([_document(bare)])
@@ -91,9 +97,17 @@ def parse(raw: Object) -> tuple[LlamaDeployment | None, LlamaDeploymentStatus, t
     try:
         status = LlamaDeploymentStatus.from_manifest(raw.get("status") or {})
     except ValidationError:
-        status = LlamaDeploymentStatus()
+        status = _way_back(raw["status"])
     problems = tuple(sentence_of(problem) for problem in inventory.problems)
     return (model if isinstance(model, LlamaDeployment) else None), status, problems
+
+
+def _way_back(status: Object) -> LlamaDeploymentStatus:
+    kept = {name: status[name] for name in ("restore", "lastRestored") if name in status}
+    try:
+        return LlamaDeploymentStatus.from_manifest(kept)
+    except ValidationError:
+        return LlamaDeploymentStatus()
 
 
 def sentence_of(problem: Problem) -> str:
@@ -115,7 +129,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     documents = [_document({name: value for name, value in raw.items() if name != "status"})]
     documents += [_document(found) for found in _watched(deployment, namespace, store)]
     if target is not None:
-        documents.append(_document(target))
+        documents.append(_document(_as_before(target, status)))
     unreadable: list[str] = []
     template = raw["spec"].get("template") if target is None else target["spec"]["template"]
     for kind, name, place in _data_of(deployment, _workload(documents), template or {}):
@@ -145,6 +159,14 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         rival=_rival(raw, deployment, store),
         inputs=_digest(documents),
     )
+
+
+def _as_before(target: Object, status: LlamaDeploymentStatus) -> Object:
+    """The Deployment as it was before its GPU was borrowed: nobody means the 0 replicas of a night."""
+    restore = status.restore
+    if restore is None or restore.uid != target["metadata"].get("uid") or target["spec"].get("replicas") != 0:
+        return target
+    return {**target, "spec": {**target["spec"], "replicas": restore.replicas}}
 
 
 def _is_foreign(raw: Object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from slotune.api.labels import FINALIZER
+from slotune.api.labels import BORROW_MANAGER, FINALIZER
 from slotune.controller.cluster import Cluster, NotFoundError, Object
 from slotune.controller.kinds import DEPLOYMENT, LLAMA_DEPLOYMENT
 
@@ -47,6 +47,6 @@ async def restore_production(cluster: Cluster, raw: Object) -> str:
         return f"Deployment {intent['name']} is another one than the borrowed, so it is left alone"
     if found["spec"].get("replicas", 1) > 0:
         return f"Deployment {intent['name']} has {found['spec'].get('replicas', 1)} replicas already"
-    patch = {"spec": {"replicas": intent["replicas"]}}
-    await cluster.patch(DEPLOYMENT, namespace, intent["name"], patch, "scale")
+    patch = {"metadata": {"uid": intent["uid"]}, "spec": {"replicas": intent["replicas"]}}
+    await cluster.patch(DEPLOYMENT, namespace, intent["name"], patch, manager=BORROW_MANAGER)
     return f"Deployment {intent['name']} got its {intent['replicas']} replicas back"

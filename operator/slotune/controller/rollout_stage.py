@@ -148,7 +148,7 @@ def _take(draft: Draft, observed: Observed, understood: Understood, step: Rollou
                 assert observed.references.deployment is not None
                 record = template_record(observed.references.deployment, observed.serving["spec"]["template"])
                 draft.do(ApplyManifest(record, ROLLOUT_MANAGER))
-            draft.set(**step.memory.for_status())
+            draft.set(**step.memory.for_rollout())
             draft.look_again(AT_ONCE_S)
         case Apply():
             manifest = apply_manifest(observed.references, understood, step)

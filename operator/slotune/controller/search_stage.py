@@ -48,6 +48,8 @@ class Search:
     """Why it can't go on without somebody."""
     names: dict[str, str] = field(default_factory=dict)
     """Name of the LlamaTrial by trial key."""
+    asked: LlamaTrialSpec | None = field(default=None, repr=False)
+    """What the trial that runs or comes next asks; None when nothing is to be measured."""
 
 
 def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
@@ -103,7 +105,7 @@ def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search
     draft.look_again(POLL_S)
     running = [RunningTrial(trial_name(name, key), trial)]
     words = doing(state.problem, state.results, running)
-    after = Search(state.problem, state.results, None, trial.purpose, words, None, state.names)
+    after = Search(state.problem, state.results, None, trial.purpose, words, None, state.names, asked)
     return _progressed(draft, observed, after, running)
 
 
@@ -137,7 +139,7 @@ def _go_on(
     blocked = blocked or _still_blocked(draft)
     words = doing(state.problem, state.results, running)
     purpose = trial_of(flights[0].trial.spec).purpose
-    after = Search(state.problem, state.results, None, purpose, words, blocked, state.names)
+    after = Search(state.problem, state.results, None, purpose, words, blocked, state.names, flights[0].trial.spec)
     return _progressed(draft, observed, after, running)
 
 

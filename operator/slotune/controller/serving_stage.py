@@ -43,8 +43,9 @@ def serve(draft: Draft, observed: Observed) -> bool:
     wanted = serving_deployment(deployment, raw["spec"]["template"], None, deployment.spec.replicas or 1)
     if serving is None:
         draft.do(Apply(wanted, ROLLOUT_MANAGER))
-    elif draft.status.applied is None and draft.status.rollout is None:
-        # Nothing was rolled out yet: a template that the user has changed is the new baseline.
+    elif draft.status.applied is None and draft.status.rollout is None and draft.status.restore is None:
+        # Nothing was rolled out yet: a template that the user has changed is the new baseline. Production that is
+        # borrowed comes back first: what is applied names replicas.
         source = wanted["metadata"]["annotations"][SOURCE_ANNOTATION]
         if (serving["metadata"].get("annotations") or {}).get(SOURCE_ANNOTATION) != source:
             draft.do(Apply(wanted, ROLLOUT_MANAGER))

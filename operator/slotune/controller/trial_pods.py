@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from slotune.api.labels import SANDBOX_MANAGER
 from slotune.api.references import Manifests
 from slotune.controller.actions import Apply, StartTrial
+from slotune.controller.borrow_stage import waits_for
 from slotune.controller.draft import Draft
 from slotune.controller.flights import POLL_S, Flight
 from slotune.controller.observed import Observed
@@ -37,6 +38,9 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
         draft.look_again(SLOT_LOST_S)
         others = "another trial" if observed.running == 1 else f"{observed.running} other trials"
         return f"{others} to end (at most {observed.settings.max_trials} at a time)"
+    if waits := waits_for(draft, observed, flight):
+        draft.look_again(SLOT_LOST_S)
+        return waits
     deployment, template = observed.references.deployment, observed.references.template
     assert deployment is not None
     assert template is not None

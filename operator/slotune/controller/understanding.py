@@ -103,7 +103,7 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
         if found := refusals(
             manifests.template,
             manifests.container.name,
-            references.target or {},
+            references.target_as_before or {},
             gpu_resource=next(iter(manifests.gpu_classes.values())).spec.resource_name,
             config_maps=manifests.config_maps,
         ):

@@ -43,15 +43,14 @@ class Memory:
             last_restored=status.last_restored,
         )
 
-    def for_status(self) -> dict[str, Any]:
-        """Fields of :class:`LlamaDeploymentStatus` by name, for ``model_copy(update=...)``. None removes a field."""
+    def for_rollout(self) -> dict[str, Any]:
+        """Fields of :class:`LlamaDeploymentStatus` by name, for ``model_copy(update=...)``, without those that only
+        borrowing changes. None removes a field."""
         return {
             "applied": self.applied,
             "last_good": self.last_good,
             "refused_candidates": self.refused,
             "rollout": self.rollout,
-            "restore": self.restore,
-            "last_restored": self.last_restored,
         }
 
     def with_record(self, **changes: Any) -> Memory:

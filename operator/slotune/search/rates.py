@@ -14,7 +14,7 @@ from slotune.verdict.binomial import fewest_requests
 from slotune.verdict.curtailment import look_confidence
 from slotune.verdict.promise import Promise
 
-__all__ = ["PATIENCE_S", "rates_to_try", "requests_per_run", "seconds_at"]
+__all__ = ["PATIENCE_S", "START_ALLOWANCE_S", "rates_to_try", "requests_per_run", "seconds_at"]
 
 PATIENCE_S = 900.0
 """Longest full measurement (seconds) before a faster rate is worth a try."""

@@ -33,7 +33,7 @@ from slotune.load.target import Target
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
-from slotune.search.rates import requests_per_run, seconds_at
+from slotune.search.rates import START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.reading import measurement_from
@@ -41,7 +41,7 @@ from slotune.tuning.traffic import demand_of_workload
 from slotune.tuning.trial_objects import trial_of
 from slotune.verdict.promise import Promise
 
-__all__ = ["TrialFiles", "measure_beside", "measuring_limit_s", "read_trial_files"]
+__all__ = ["TrialFiles", "expected_limit_s", "measure_beside", "measuring_limit_s", "read_trial_files"]
 
 LIMIT_GRACE_S = 5.0
 """Beyond a trial's limit: the load's own stop comes first, and leaves a verdict."""
@@ -88,6 +88,17 @@ def measuring_limit_s(spec: LlamaTrialSpec) -> float:
     worst = seconds_at(trial.rate, measurement, looks=looks, per_run=per_run)
     worst += (runs + 1) * (3 * measurement.request_timeout_s + 120) + measurement.probe_requests * 60
     return worst if trial.time_limit_s is None else min(worst, trial.time_limit_s + 10 * LIMIT_GRACE_S)
+
+
+def expected_limit_s(spec: LlamaTrialSpec) -> float:
+    """Seconds that a client takes at most while the server goes on answering: every run of every look.
+
+    What a wedged server may cost beside that is in :func:`measuring_limit_s`.
+    """
+    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
+    load = seconds_at(trial.rate, measurement, looks=1 + measurement.extensions, per_run=per_run)
+    return min(measuring_limit_s(spec), START_ALLOWANCE_S + load + measurement.request_timeout_s)
 
 
 async def measure_beside(

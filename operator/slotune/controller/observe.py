@@ -48,6 +48,8 @@ from slotune.rollout.windows import UnknownTimeZoneError
 
 __all__ = ["Observer"]
 
+_MAY_CUT_ANSWERS = frozenset({"Draining", "Deferred", "Applying"})
+"""Stages of a rollout whose next step depends on what runs on the servers: it can't be told before they were asked."""
 REMEMBERED = 256
 """Surveys and readings that are kept in memory; all can be read again."""
 
@@ -182,10 +184,13 @@ class Observer:
         capacity = await self._reader.capacity(
             classes.get(wanted, classes[today]), classes[today], observed.now, template=references.template
         )
-        observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity))
+        slots = None
+        if memory.rollout is not None and memory.rollout.stage in _MAY_CUT_ANSWERS:
+            slots = await self._reader.slots(serving, _port(understood), observed.now)
+        observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity, slots=slots))
         step = _step(observed, understood)
         match step:
-            case Drain():
+            case Drain() if slots is None:
                 slots = await self._reader.slots(serving, _port(understood), observed.now)
                 readings = replace(observed.readings, slots=slots)
             case Verify() if step.next_look <= observed.now:

@@ -64,10 +64,13 @@ def unproven(it: Situation) -> RolloutStep:
     if it.intent.generation != record.generation:
         changed = it.at_stage("Verifying", generation=it.intent.generation, **none)
         return WriteAhead(changed, "The spec has changed: look at production anew")
-    look = _new_look(it, moment(record.since))
-    if look is None or look.outcome == "Inconclusive":
-        next_look = it.now + span(it.intent.policy.verify.interval)
-        return Verify(next_look, record.message, reason="VerificationInconclusive")
+    seen = moment(record.since) if record.last_look is None else max(moment(record.since), moment(record.last_look))
+    due = seen + span(it.intent.policy.verify.interval)
+    look = _new_look(it, due)
+    if look is None:
+        return Verify(due, record.message, reason="VerificationInconclusive")
+    if look.outcome == "Inconclusive":
+        return WriteAhead(it.memory.with_record(last_look=stamp(look.at)), record.message)
     return WriteAhead(_counted(it.at_stage("Verifying", **none), look), "Production can be seen again")
 
 

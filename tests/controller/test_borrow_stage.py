@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.api.labels import TRIAL_LABEL
+from slotune.controller.handlers import build_registry
 from slotune.controller.kinds import DEPLOYMENT, LLAMA_DEPLOYMENT
 from slotune.controller.references import parse
+from slotune.controller.run import release_the_deleted
+from slotune.controller.store import Store
+from slotune.controller.wakes import Wakes
 from tests.controller.fake_cluster import START, Change, Request
 from tests.controller.manifests import NAMESPACE, owned, target, targeting
 from tests.controller.simulation import Killed, Simulation, assert_good_statuses, drive, world
@@ -142,7 +146,8 @@ async def test_what_does_not_end_in_one_window_goes_on_in_the_next():
 
 
 async def test_a_trial_that_takes_longer_than_expected_is_ended_when_production_is_due_back():
-    night = await borrowed(seconds=100_000.0)
+    sandbox = {"mode": "Borrow", "borrow": {"window": "13:00-15:00", "maxDowntime": "10m"}}
+    night = await borrowed(target(), targeting(sandbox=sandbox), seconds=100_000.0)
     until = datetime.fromisoformat(night.simulation.status()["restore"]["until"])
     await night.run(lambda: night.replicas > 0)
     assert night.simulation.now <= until - timedelta(minutes=2)  # the time that its pods need
@@ -157,7 +162,7 @@ async def test_a_trial_that_takes_longer_than_expected_is_ended_when_production_
 async def test_production_that_answers_somebody_is_left_alone(busy, words):
     night = begun()
     night.simulation.reader.busy = busy
-    await night.run(most_s=1.15 * HOUR)
+    await night.run(most_s=1.1 * HOUR)
     assert night.replicas == 2
     assert night.down == []
     assert words in night.simulation.status()["progress"]["message"]
@@ -188,6 +193,31 @@ async def test_deleting_gives_production_back_before_the_object_goes():
     assert night.replicas == 2
     assert night.simulation.cluster.find(LLAMA_DEPLOYMENT, NAMESPACE, "chat") is None
     assert night.simulation.jobs() == []
+
+
+async def test_what_was_deleted_while_no_operator_ran_is_given_back_before_kopf_lets_it_go():
+    night = await borrowed(seconds=500.0)
+    simulation = night.simulation
+    simulation.kill()
+    simulation.cluster.remove(LLAMA_DEPLOYMENT, NAMESPACE, "chat")
+    simulation.cluster.forbidden = {("patch", "Deployment")}
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        simulation.cluster.forbidden = set()
+
+    life = await simulation.alive()
+    await release_the_deleted(life.reconciler, life.store, sleep)
+    assert night.replicas == 2
+    assert len(slept) == 1
+
+
+def test_a_release_is_never_cancelled_in_the_middle():
+    registry = build_registry(None, Store(), Wakes(), watched=set())  # type: ignore[arg-type]  # nobody is scheduled
+    (daemon,) = registry._spawning.get_all_handlers()
+    assert daemon.cancellation_timeout is None
+    assert daemon.cancellation_backoff
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,13 +39,16 @@ from slotune.controller.settings import Settings
 from slotune.controller.store import Store
 from slotune.controller.wakes import Wakes
 
-__all__ = ["CRDsMissingError", "describe_classes", "fill", "run_operator"]
+__all__ = ["CRDsMissingError", "describe_classes", "fill", "release_the_deleted", "run_operator"]
 
 
 CLASSES_EVERY_S = 15.0
 
 # For kopf's peering, which is not used. Left to itself kopf asks for the user's name, and a pod's user may have none.
 _IDENTITY: Any = "slotune"
+
+RELEASE_ATTEMPTS = 5
+Sleep = Callable[[float], Awaitable[object]]
 
 log = logging.getLogger("slotune.controller")
 
@@ -83,6 +86,7 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
             heartbeat=heartbeat,
             clock=_now,
         )
+        await release_the_deleted(reconciler, store)
         ready = asyncio.Event()
         async with _beside(
             keep_beating(heartbeat, time.monotonic),
@@ -99,6 +103,26 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
                 stop_flag=stop,
                 ready_flag=ready,
             )
+
+
+async def release_the_deleted(reconciler: Reconciler, store: Store, sleep: Sleep = asyncio.sleep) -> None:
+    """Give back what LlamaDeployments have borrowed that were deleted while no operator ran: kopf starts no daemon for
+    them, and takes the finalizer off."""
+    for key, raw in store.of(LLAMA_DEPLOYMENT).items():
+        if not raw["metadata"].get("deletionTimestamp") or not (raw.get("status") or {}).get("restore"):
+            continue
+        for _ in range(RELEASE_ATTEMPTS):
+            seconds = await reconciler.release(key)
+            if not seconds:
+                break
+            await sleep(seconds)
+        else:
+            restore = raw["status"]["restore"]
+            log.error(
+                "%s/%s goes, and Deployment %s could not be given back: kubectl scale --namespace %s deployment/%s "
+                "--replicas=%s",
+                *key, restore["name"], key[0], restore["name"], restore["replicas"],
+            )  # fmt: skip
 
 
 async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> frozenset[Kind]:

@@ -39,7 +39,6 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
         others = "another trial" if observed.running == 1 else f"{observed.running} other trials"
         return f"{others} to end (at most {observed.settings.max_trials} at a time)"
     if waits := waits_for(draft, observed, flight):
-        draft.look_again(SLOT_LOST_S)
         return waits
     deployment, template = observed.references.deployment, observed.references.template
     assert deployment is not None

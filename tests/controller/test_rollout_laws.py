@@ -71,7 +71,7 @@ async def test_a_recommendation_writes_nothing_to_the_target_and_leaves_a_ready_
     patch = simulation.cluster.find(CONFIG_MAP, NAMESPACE, simulation.status()["recommendation"]["patchConfigMap"])
     assert patch is not None
     assert "kustomization.yaml" in patch["data"]
-    assert any("name: web" in text and '"4"' in text or "- '4'" in text for text in patch["data"].values())
+    assert any(("name: web" in text and '"4"' in text) or "- '4'" in text for text in patch["data"].values())
     assert simulation.says("RolledOut") == ("False", "RecommendOnly")
     assert_good_statuses(simulation)
 

@@ -327,6 +327,7 @@ def test_no_data_is_never_a_success_and_asks() -> None:
     assert world.memory.with_record(last_look=None) == before.with_record(last_look=None)
     assert isinstance(later := world.plan(), Verify)
     assert later.next_look > world.now  # so that nobody looks all the time
+    world.pass_time(minutes=1)
     world.outcome = "Kept"
     assert isinstance(world.run(), Done)
 

@@ -21,11 +21,11 @@ def wait_s(failures: int) -> float:
 
 
 def seconds_left(failures: Failures | None, now: datetime) -> float:
-    """Seconds until the next try is due; 0 when it is, or nothing failed."""
+    """Seconds until the next try is due; 0 when it is, or nothing failed, or only in a future of another clock."""
     if failures is None or not failures.count or failures.last_time is None:
         return 0.0
     since = (now - datetime.fromisoformat(failures.last_time)).total_seconds()
-    return max(0.0, wait_s(failures.count) - since)
+    return 0.0 if since < 0 else max(0.0, wait_s(failures.count) - since)
 
 
 def failed_again(failures: Failures | None, reason: str, now: datetime) -> Failures:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import kopf
 
-from slotune.api.labels import DEPLOYMENT_LABEL, FINALIZER, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.labels import DEPLOYMENT_LABEL, FINALIZER, MANAGED_BY, MANAGED_BY_LABEL, TRIAL_LABEL
 from slotune.controller.cluster import Object
 from slotune.controller.kinds import (
     DEPLOYMENT,
@@ -30,6 +30,7 @@ from slotune.controller.kinds import (
 )
 from slotune.controller.store import Key, Store, key_of, labels_of
 from slotune.controller.wakes import Wakes
+from slotune.controller.world import holds_a_place
 
 __all__ = ["Scheduled", "at_service_address", "build_registry", "settings_for"]
 
@@ -174,8 +175,10 @@ def wake_those_concerned(store: Store, wakes: Wakes, kind: Kind, manifest: Objec
         wakes.wake(key_of(raw) for raw in store.within(LLAMA_DEPLOYMENT, namespace) if _target_of(raw) == name)
     elif owner := labels_of(manifest).get(DEPLOYMENT_LABEL):
         wakes.wake([(namespace, owner)])
-    if kind == JOB:
-        wakes.slot_is_free()
+    if kind == JOB and TRIAL_LABEL in labels_of(manifest):
+        seen = store.get(JOB, namespace, name)
+        if seen is None or not holds_a_place(seen):
+            wakes.slot_is_free()
 
 
 def _is_served(store: Store, body: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from slotune.sandbox.pod_facts import JobFacts, PodFacts, newest_pod
 from slotune.sandbox.pod_outcome import judge_pod, needed_logs
 from slotune.tuning.trial_objects import trial_of
 
-__all__ = ["Trials", "gather_trials", "running_trials"]
+__all__ = ["Trials", "gather_trials", "holds_a_place", "running_trials"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,12 @@ async def gather_trials(
 
 def running_trials(store: Store) -> int:
     """Trials that hold, or wait for, a GPU anywhere."""
-    return sum(
-        TRIAL_LABEL in labels_of(job) and not _is_over(job) and not job["metadata"].get("deletionTimestamp")
-        for job in store.of(JOB).values()
-    )
+    return sum(holds_a_place(job) for job in store.of(JOB).values())
+
+
+def holds_a_place(job: Object) -> bool:
+    """Whether a Job counts among the trials that run at the same time."""
+    return TRIAL_LABEL in labels_of(job) and not _is_over(job) and not job["metadata"].get("deletionTimestamp")
 
 
 def _live(raw: Object, store: Store) -> tuple[Object, LlamaTrial] | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from slotune.api.cron import parse_cron
 from slotune.api.forms import Form, Items
 from slotune.api.model import Model
 from slotune.api.texts import Duration, PositiveDuration, ShortText
@@ -25,6 +26,7 @@ CronSchedule = Annotated[
         r"^[0-9*/,-]+ [0-9*/,-]+ [0-9*/,-]+ [0-9A-Za-z*/,-]+ [0-9A-Za-z*/,-]+$",
         'five cron fields are needed, in quotes, such as "0 3 * * 6"',
         64,
+        parse=parse_cron,
     ),
 ]
 BaseURL = Annotated[

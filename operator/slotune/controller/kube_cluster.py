@@ -40,6 +40,8 @@ _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client takes the body as it is; the API server looks at what is before it."""
+_AGAIN = frozenset({408, 410, 429})
+"""Took too long; a list's next page has expired; too many requests."""
 _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)")
 """One escape of JSON text, or the two that make one character beyond U+FFFF."""
 
@@ -158,8 +160,13 @@ class KubeCluster:
         body: Any = None,
         content_type: str = _JSON,
     ) -> Object:
-        answer = json.loads(await self._request(method, path, query=query, body=body, content_type=content_type))
-        assert isinstance(answer, dict)
+        data = await self._request(method, path, query=query, body=body, content_type=content_type)
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):  # a proxy in between
+            raise UnavailableError(f"{method} {path}", 200, "the answer is no object of Kubernetes")
         return answer
 
     async def _request(
@@ -215,7 +222,7 @@ def _error(what: str, status: int, data: bytes, retry_after: str | None) -> Clus
         return (AlreadyExistsError if reason == "AlreadyExists" else ConflictError)(what, status, message)
     if "field not declared in schema" in message:  # with HTTP 500, although nothing is broken
         return SchemaTooOldError(what, status, message)
-    if status == 429 or status >= 500:
+    if status in _AGAIN or status >= 500:
         seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
         return UnavailableError(what, status, message, seconds)
     causes = {401: ForbiddenError, 403: ForbiddenError, 404: NotFoundError}

@@ -34,7 +34,7 @@ from slotune.controller.store import Key, Store, key_of
 
 __all__ = ["References", "gather_references", "parse", "sentence_of"]
 
-_NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "template", "replicas"})
+_NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "template"})
 """Fields of a LlamaDeployment on which no search depends, or (the last two) of which only a part counts."""
 
 NOWHERE = Path("/nonexistent")

@@ -11,7 +11,7 @@ from slotune.controller.draft import Draft
 from slotune.controller.observed import Observed
 from slotune.controller.reasons import Reason
 from slotune.llama.flag_reading import read
-from slotune.rollout.facts import SOURCE_ANNOTATION
+from slotune.rollout.facts import SOURCE_ANNOTATION, Serving
 from slotune.rollout.owned import serving_deployment, serving_service
 from slotune.tuning.pod_reading import read_pod
 
@@ -44,10 +44,12 @@ def serve(draft: Draft, observed: Observed) -> bool:
     if serving is None:
         draft.do(Apply(wanted, ROLLOUT_MANAGER))
     elif draft.status.applied is None and draft.status.rollout is None and draft.status.restore is None:
-        # Nothing was rolled out yet: a template that the user has changed is the new baseline. Production that is
-        # borrowed comes back first: what is applied names replicas.
+        # Nothing was rolled out yet: a template or replicas that the user has changed are the new baseline. Production
+        # that is borrowed comes back first: what is applied names replicas.
         source = wanted["metadata"]["annotations"][SOURCE_ANNOTATION]
-        if (serving["metadata"].get("annotations") or {}).get(SOURCE_ANNOTATION) != source:
+        found = Serving.from_deployment(serving, container.name)
+        scaled = not found.replicas_owners and found.desired != wanted["spec"]["replicas"]
+        if found.source != source or scaled:
             draft.do(Apply(wanted, ROLLOUT_MANAGER))
     if not observed.has_service:
         port = stated_port(template, container.name)

@@ -67,12 +67,12 @@ def rollout_news(step: RolloutStep) -> RolloutNews:
     if isinstance(step, NothingToDo):
         settled = step.reason in {Reason.RECOMMEND_ONLY, Reason.SAVES_TOO_LITTLE, Reason.NO_RECOMMENDATION}
         return RolloutNews("Settled" if settled else "Waiting", claim, "Recommended")
-    if isinstance(step, Verify) and step.reason == Reason.VERIFICATION_INCONCLUSIVE:
-        return RolloutNews("Refused", claim, "Verifying")  # it is looked at on, and waits for a person
     back = isinstance(step, RollBack) or step.reason in _BACK
+    phase: Phase = "RolledBack" if back else "Verifying" if isinstance(step, Verify) else "RollingOut"
+    if step.reason == Reason.VERIFICATION_INCONCLUSIVE:  # it is looked at on, and waits for a person
+        return RolloutNews("Refused", claim, phase)
     if isinstance(step, Refuse):
         return RolloutNews("Refused", claim, "RolledBack" if back else "Failed")
-    phase: Phase = "RolledBack" if back else "Verifying" if isinstance(step, Verify) else "RollingOut"
     return RolloutNews("Working", claim, phase)
 
 

@@ -345,3 +345,23 @@ async def test_a_suspended_object_does_not_go_on_with_its_rollout():
     change(simulation, suspend=False)
     await until(simulation, "RolledOut", "True", "RolledOut")
     assert_good_statuses(simulation)
+
+
+async def test_replicas_that_a_user_changes_before_any_rollout_are_what_runs_today():
+    simulation = simulated(owned())
+    await until(simulation, "Ready", "True", "Recommended")
+    change(simulation, replicas=3)
+    await simulation.run(lambda: simulation.status()["baseline"]["replicas"] == 3, most_s=60)
+    await simulation.until_decided()
+    assert deployment(simulation)["spec"]["replicas"] == 3
+    assert args_of(simulation) == ARGS
+
+
+async def test_replicas_that_an_autoscaler_has_set_are_left_alone_in_owned_mode():
+    simulation = simulated(owned())
+    await until(simulation, "Ready", "True", "Recommended")
+    owners = simulation.cluster.owners["Deployment", NAMESPACE, "chat"]
+    owners["kube-controller-manager"] = {("spec", "replicas")}
+    simulation.cluster.change(DEPLOYMENT, NAMESPACE, "chat", spec={"replicas": 4})
+    await simulation.run(most_s=HOUR)
+    assert deployment(simulation)["spec"]["replicas"] == 4

@@ -69,11 +69,10 @@ def rollout_news(step: RolloutStep) -> RolloutNews:
         return RolloutNews("Settled" if settled else "Waiting", claim, "Recommended")
     back = isinstance(step, RollBack) or step.reason in _BACK
     phase: Phase = "RolledBack" if back else "Verifying" if isinstance(step, Verify) else "RollingOut"
-    if step.reason == Reason.VERIFICATION_INCONCLUSIVE:  # it is looked at on, and waits for a person
-        return RolloutNews("Refused", claim, phase)
     if isinstance(step, Refuse):
         return RolloutNews("Refused", claim, "RolledBack" if back else "Failed")
-    return RolloutNews("Working", claim, phase)
+    unproven = step.reason == Reason.VERIFICATION_INCONCLUSIVE  # it is looked at on, and waits for a person
+    return RolloutNews("Refused" if unproven else "Working", claim, phase)
 
 
 def without_rollout(problem: Problem, decision: Decision | None, serving: Serving | None) -> RolloutNews:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Cluster, Object
+from e2e.cluster import Cluster, KubectlError, Object
 from e2e.node.places import CHECKOUT
 from e2e.node.programs import find_programs
 from e2e.waiting import eventually
@@ -114,8 +114,9 @@ def installed(cluster: Cluster, image: str, **values: object) -> Iterator[Operat
     } | values
     wait = f"--timeout={_INSTALL_LIMIT_S}s"
     chart = str(CHECKOUT / "charts" / "slotune")
-    # What a run that was cut short has left would be in the way.
-    _helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait", wait)
+    if cluster.node is not None:
+        _clear(cluster)
+        _uninstall(cluster)
     operator = Operator(cluster)
     try:
         _helm(cluster, "install", RELEASE, chart, "--create-namespace", "--values=-", "--wait", wait, stdin=given)
@@ -127,8 +128,26 @@ def installed(cluster: Cluster, image: str, **values: object) -> Iterator[Operat
     try:
         yield operator
     finally:
-        _helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait", wait)
+        _uninstall(cluster)
         cluster.delete("namespace", operator.namespace, wait=False)
+
+
+def _uninstall(cluster: Cluster) -> None:
+    _helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait", f"--timeout={_INSTALL_LIMIT_S}s")
+    definitions = "llamadeployments.slotune.dev"
+    eventually(lambda: not cluster.find("crd", definitions), _INSTALL_LIMIT_S, f"{definitions} is gone")
+
+
+def _clear(cluster: Cluster) -> None:
+    """Let go of what a run that was cut short has left: without an operator nobody takes the finalizers away."""
+    if not cluster.find("crd", "llamadeployments.slotune.dev"):
+        return
+    for left in cluster.kubectl("get", "llamadeployments", "--all-namespaces")["items"]:
+        name, namespace = left["metadata"]["name"], left["metadata"]["namespace"]
+        cluster.delete("llamadeployment", name, namespace, wait=False)
+        forget = '{"metadata": {"finalizers": null}}'
+        with contextlib.suppress(KubectlError):  # the operator, when there is one, may have been faster
+            cluster.text("patch", "llamadeployment", name, "--type=merge", f"--patch={forget}", namespace=namespace)
 
 
 def _helm(cluster: Cluster, *words: str, stdin: dict[str, object] | None = None) -> None:

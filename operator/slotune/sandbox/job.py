@@ -209,8 +209,8 @@ def network_policy(deployment: str, namespace: str, uid: str, sandbox: Sandbox) 
                 "matchExpressions": [{"key": SANDBOX_LABEL, "operator": "Exists"}],
             },
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [],
-            "egress": egress,
+            # An empty list is not kept, and the next apply of one would be a change.
+            **({"egress": egress} if egress else {}),
         },
     }
 

@@ -270,7 +270,11 @@ def test_the_component_is_complete_and_says_what_it_does() -> None:
     assert "# ConfigMap flags may serve other pods too" in first
     component = yaml.safe_load(first)
     assert component["kind"] == "Component"
-    assert component["patches"] == [{"path": name} for name in list(files)[1:]]
+    assert component["patches"] == [
+        {"path": "deployment.yaml", "target": {"kind": "Deployment", "name": "llm"}},
+        {"path": "configmap-numbers.yaml", "target": {"kind": "ConfigMap", "name": "numbers"}},
+        {"path": "configmap-flags.yaml", "target": {"kind": "ConfigMap", "name": "flags"}},
+    ]
     deployment = yaml.safe_load(files["deployment.yaml"])
     assert deployment["metadata"] == {"name": "llm", "namespace": "ai"}
     assert deployment["spec"]["replicas"] == 3

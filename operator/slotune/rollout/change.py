@@ -202,7 +202,11 @@ def kustomize_files(
     component = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "patches": [{"path": name} for name in patches],
+        # By its target, since without one a patch has to state the same namespace as the object, or both none.
+        "patches": [
+            {"path": name, "target": {"kind": patch["kind"], "name": patch["metadata"]["name"]}}
+            for name, patch in patches.items()
+        ],
     }
     keys = (f"Put your own key where {REDACTED} stands, or better take it from a Secret.",) if change.hides_keys else ()
     shared = [f"ConfigMap {name} may serve other pods too: look before it is applied." for name in change.config_maps]

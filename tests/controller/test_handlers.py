@@ -5,7 +5,9 @@ from __future__ import annotations
 import kopf
 import pytest
 
-from slotune.controller.handlers import at_service_address
+from slotune.controller.handlers import at_service_address, take
+from slotune.controller.kinds import DEPLOYMENT
+from slotune.controller.store import Store
 
 BY_NAME = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t", ca_path="/ca.crt")
 
@@ -21,3 +23,33 @@ def test_the_api_server_is_reached_without_dns(host: str, server: str) -> None:
 
 def test_without_an_address_the_name_is_kept() -> None:
     assert at_service_address(BY_NAME, {}) == BY_NAME
+
+
+def llama_deployment(name: str, target: str, version: str) -> dict[str, object]:
+    metadata = {"namespace": "team", "name": name, "uid": f"uid-{name}", "resourceVersion": version}
+    return {
+        "apiVersion": "slotune.dev/v1alpha1",
+        "kind": "LlamaDeployment",
+        "metadata": metadata,
+        "spec": {"targetRef": {"name": target}},
+    }
+
+
+def deployment(replicas: int, version: str) -> dict[str, object]:
+    metadata = {"namespace": "team", "name": "chat", "uid": "uid-chat", "resourceVersion": version}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+def test_a_deployment_that_changed_while_nobody_tuned_it_is_not_remembered_as_it_was() -> None:
+    store = Store()
+    take(store, llama_deployment("tuner", "chat", "1"), gone=False)
+    assert take(store, deployment(1, "2"), gone=False)
+    take(store, llama_deployment("tuner", "chat", "1"), gone=True)
+    assert not take(store, deployment(2, "3"), gone=False)
+    assert store.get(DEPLOYMENT, "team", "chat") is None
+
+
+def test_deployments_that_nobody_tunes_are_no_news() -> None:
+    store = Store()
+    assert not take(store, deployment(1, "1"), gone=False)
+    assert not take(store, deployment(1, "1"), gone=True)

@@ -27,12 +27,13 @@ from slotune.controller.kinds import (
     LLAMA_WORKLOAD,
     NODE,
     Kind,
+    kind_of,
 )
 from slotune.controller.store import Key, Store, key_of, labels_of
 from slotune.controller.wakes import Wakes
 from slotune.controller.world import holds_a_place
 
-__all__ = ["Scheduled", "at_service_address", "build_registry", "settings_for"]
+__all__ = ["Scheduled", "at_service_address", "build_registry", "settings_for", "take"]
 
 JITTER = 0.1
 """Share by which a wait is stretched at random, so that a fleet does not wake in step."""
@@ -88,7 +89,7 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
     follow(LLAMA_TRIAL)
     follow(LLAMA_WORKLOAD)
     follow(JOB, **ours)
-    follow(DEPLOYMENT, when=lambda body, **_: _is_served(store, body))
+    follow(DEPLOYMENT)
     for kind in (GPU_CLASS, NODE):
         if kind in watched:
             follow(kind)
@@ -135,13 +136,20 @@ def _follow(registry: kopf.OperatorRegistry, store: Store, wakes: Wakes, kind: K
     @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"see-{kind.plural}", **filters)
     async def see(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf passes it by name
         manifest: Object = {"apiVersion": kind.api_version, "kind": kind.name} | dict(body)
-        if type == "DELETED":
-            store.remove(manifest)
-            news = True
-        else:
-            news = store.put(manifest)
-        if news:
+        if take(store, manifest, gone=type == "DELETED"):
             wake_those_concerned(store, wakes, kind, manifest)
+
+
+def take(store: Store, manifest: Object, *, gone: bool) -> bool:
+    """Put what a watch says into the store. Whether it is news to anybody.
+
+    A Deployment that nobody tunes is forgotten: whoever names it later must not find how it was then.
+    """
+    kind = kind_of(manifest)
+    if gone or (kind == DEPLOYMENT and not _is_served(store, manifest)):
+        store.remove(manifest)
+        return gone and (kind != DEPLOYMENT or _is_served(store, manifest))
+    return store.put(manifest)
 
 
 async def _first_of(wake: asyncio.Event, stopped: Any, seconds: float) -> None:

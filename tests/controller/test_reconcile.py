@@ -136,7 +136,7 @@ async def test_an_overloaded_api_server_says_when_it_may_be_asked_again():
     assert await simulation.reconcile(KEY) == 17.0
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(st.integers(0, 9999))
 def test_an_answer_that_is_lost_after_the_write_took_effect_costs_nothing(seed):
     async def law() -> None:

@@ -85,7 +85,7 @@ async def test_a_patch_that_somebody_deleted_is_made_again():
 
 
 async def test_what_cannot_be_promised_is_said_with_what_binds_and_production_is_left_alone():
-    simulation = simulated(target(), targeting(**AUTO))
+    simulation = simulated(target(), targeting(**AUTO, gpuClasses__0__maxReplicas=2))
     simulation.world.capacity = {}
     before = deployment(simulation, "web")
     await until(simulation, "Stalled", "True", "Infeasible")
@@ -201,7 +201,7 @@ def deployment_or_none(simulation: Simulation) -> Object | None:
 kills = st.dictionaries(st.integers(1, 30), st.sampled_from(["before", "after"]), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(kills)
 def test_an_operator_that_dies_during_a_rollout_ends_it_the_same(points):
     async def law() -> None:
@@ -312,7 +312,9 @@ async def test_production_that_shows_nothing_is_left_as_it_is_and_a_person_is_as
     assert simulation.says("RolledOut")[0] == "Unknown"
     args = args_of(simulation)
     assert args[args.index("-np") + 1] == "4"
-    await simulation.run(most_s=HOUR)
+    looks = len(simulation.requeues)
+    await simulation.run(most_s=600)
+    assert len(simulation.requeues) - looks < 60
     assert simulation.says("Stalled") == ("True", "VerificationInconclusive")
     assert args_of(simulation) == args
     simulation.reader.outcome = "Kept"
@@ -326,7 +328,7 @@ async def test_answers_that_run_are_not_cut_off():
     await until(simulation, "RolledOut", "False", "PodsBusy")
     assert args_of(simulation) == ARGS
     simulation.reader.busy = None
-    await simulation.run(most_s=HOUR)
+    await simulation.run(most_s=600)
     assert args_of(simulation) == ARGS
     simulation.reader.busy = 0
     await until(simulation, "RolledOut", "True", "RolledOut")

@@ -28,7 +28,7 @@ from tests.controller.manifests import NAMESPACE, owned
 from tests.controller.simulation import Killed, Simulation, drive, world
 from tests.search.worlds import World
 
-few = settings(deadline=None, max_examples=6)
+few = settings(deadline=None, max_examples=5)
 KEY = (NAMESPACE, "chat")
 
 capacities = st.fixed_dictionaries({slots: st.sampled_from([0.2, 0.7, 1.3, 2.6, 5.0]) for slots in (1, 2, 4)})
@@ -141,7 +141,7 @@ class KillAt:
 kills = st.dictionaries(st.integers(1, 90), st.sampled_from(["before", "after"]), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=6)
 @given(kills, st.none() | st.integers(0, 99))
 def test_an_operator_that_dies_at_any_write_ends_with_the_same_answer(points, seed):
     async def law() -> None:
@@ -168,7 +168,7 @@ def test_an_operator_that_dies_at_any_write_ends_with_the_same_answer(points, se
     drive(law())
 
 
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=3)
 @given(st.integers(0, 999))
 def test_watches_that_come_late_ask_no_question_twice(seed):
     async def law() -> None:

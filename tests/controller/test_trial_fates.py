@@ -163,7 +163,7 @@ async def test_an_image_that_cannot_be_pulled_is_said_and_tried_ever_more_rarely
     assert simulation.says("Stalled") == ("True", "ImagePullFailed")
     assert "imagePullSecrets" in simulation.condition("Stalled")["message"]
     pods, mark = simulation.node.pods_of.total(), len(simulation.cluster.requests)
-    await simulation.run(most_s=1.5 * HOUR)
+    await simulation.run(most_s=HOUR)
     assert simulation.node.pods_of.total() - pods <= 16
     assert len(simulation.cluster.requests) - mark < 2_500
     assert simulation.says("Stalled") == ("True", "ImagePullFailed")  # also while another try is under way
@@ -180,7 +180,7 @@ async def test_a_survey_whose_image_cannot_be_pulled_is_said_and_tried_ever_more
     await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
     assert simulation.says("Stalled") == ("True", "ImagePullFailed")
     pods = simulation.node.pods_of.total()
-    await simulation.run(most_s=1.5 * HOUR)
+    await simulation.run(most_s=HOUR)
     assert simulation.node.pods_of.total() - pods <= 16
     simulation.node.survey_fate = "measured"
     await simulation.until_decided()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from slotune.controller.cluster import Object
-from slotune.controller.handlers import _is_served, wake_those_concerned
+from slotune.controller.handlers import _first_of, _is_served, wake_those_concerned
 from slotune.controller.kinds import kind_of
 from slotune.controller.store import Store
 from slotune.controller.wakes import Wakes
@@ -110,3 +111,27 @@ def test_whoever_waits_no_longer_or_is_gone_is_not_woken():
     wakes.slot_is_free()
     assert not first.is_set()
     assert not second.is_set()
+
+
+class Stopped:
+    """What kopf gives a daemon: its ``wait()`` is an awaitable and no coroutine."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def wait(self) -> asyncio.Future[bool]:
+        return asyncio.ensure_future(self.event.wait())
+
+
+@pytest.mark.parametrize("what", ["time", "wake", "stop"])
+async def test_a_scheduler_sleeps_until_something_happens_and_leaves_no_task_behind(what):
+    wake, stopped = asyncio.Event(), Stopped()
+    sleeping = asyncio.create_task(_first_of(wake, stopped, 0.01 if what == "time" else 60.0))
+    await asyncio.sleep(0)
+    if what == "wake":
+        wake.set()
+    elif what == "stop":
+        stopped.event.set()
+    await asyncio.wait_for(sleeping, 5)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

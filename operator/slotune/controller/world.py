@@ -70,6 +70,7 @@ async def gather_trials(
     """
     namespace, name = references.key
     own = [found for raw in store.owned(LLAMA_TRIAL, namespace, name) if (found := _live(raw, store))]
+    known = {key_of(raw): (raw, trial) for raw, trial in own}
     ended = [(raw, trial) for raw, trial in own if _is_complete(trial)]
     flights = []
     for raw, pending in own:
@@ -80,7 +81,7 @@ async def gather_trials(
     others = [
         found
         for raw in store.of_context(LLAMA_TRIAL, namespace, context)
-        if (found := _live(raw, store)) and _is_complete(found[1])
+        if (found := known.get(key_of(raw)) or _live(raw, store)) and _is_complete(found[1])
     ]
     finished = sorted((trial for _, trial in others), key=_when_ended)
     names = {trial.metadata.name for _, trial in ended}

@@ -153,7 +153,7 @@ class FakeCluster:
         return kept
 
     async def patch(
-        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", *, manager: str = ""
     ) -> Object:
         request = self._asked("patch", kind, namespace, name, subresource)
         key = (kind.name, namespace or "", name)

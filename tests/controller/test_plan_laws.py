@@ -174,11 +174,12 @@ async def test_results_of_another_one_with_the_same_question_are_reused():
 
 
 async def test_a_changed_workload_wakes_whoever_is_owed_it_and_asks_anew():
-    manifests = (workload(), owned(workload__inline=None, workload__ref={"name": "traffic"}))
+    manifests = (workload(), owned(workload__inline=None, workload__ref={"name": "traffic"}, retune={"cooldown": "0s"}))
     simulation = await decided(*manifests)
     before = simulation.status()["progress"]["search"]
     simulation.apply(workload(load={"requestRate": "2"}))
     await simulation.run(lambda: simulation.status()["progress"]["search"] != before, most_s=5)
+    assert simulation.status()["progress"]["search"] != before
     await simulation.until_decided()
     assert_good_statuses(simulation)
 

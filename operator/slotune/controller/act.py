@@ -80,7 +80,7 @@ class Hands:
                 self._store.put(applied)
             case Patch():
                 patched = await self._cluster.patch(
-                    action.kind, action.namespace, action.name, action.patch, action.subresource, action.manager
+                    action.kind, action.namespace, action.name, action.patch, action.subresource, manager=action.manager
                 )
                 if action.subresource != "scale":
                     self._store.put(patched)

@@ -173,11 +173,13 @@ def borrow(draft: Draft, observed: Observed, asked: LlamaTrialSpec | None = None
 
 def unknown_time_zone(draft: Draft, observed: Observed) -> bool:
     """Refuse a time zone that this machine does not know. Whether there is one."""
-    policy = borrows(observed)
-    if policy is None:
-        return False
+    policy, deployment = borrows(observed), observed.references.deployment
+    assert deployment is not None
     try:
-        time_zone(policy.time_zone, "spec.sandbox.borrow.timeZone")
+        if policy is not None:
+            time_zone(policy.time_zone, "spec.sandbox.borrow.timeZone")
+        if deployment.spec.retune.schedule is not None:
+            time_zone(deployment.spec.retune.time_zone, "spec.retune.timeZone")
     except UnknownTimeZoneError as error:
         _end_trials(draft, observed)
         draft.unresolved(Reason.INVALID_SPEC, str(error))

@@ -92,7 +92,7 @@ class Cluster(Protocol):
         ...
 
     async def patch(
-        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", *, manager: str = ""
     ) -> Object:
         """A JSON merge patch; with ``metadata.resourceVersion`` in it only for the version that was seen, with
         ``metadata.uid`` only for that object. ``manager``: who then owns the fields."""

@@ -110,7 +110,7 @@ class KubeCluster:
         return await self._object("PATCH", path, query=query, body=_as_yaml(manifest), content_type=_APPLY)
 
     async def patch(
-        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", manager: str = ""
+        self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", *, manager: str = ""
     ) -> Object:
         """See :class:`slotune.controller.cluster.Cluster`."""
         path = kind.path(namespace, name, subresource or None)

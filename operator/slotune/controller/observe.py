@@ -14,20 +14,23 @@ from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import needs_slots, next_borrow_step, pending
 from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, NotFoundError, Object
 from slotune.controller.conflicts import conflict_of
+from slotune.controller.devices import devices_of
 from slotune.controller.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
     LLAMA_DEPLOYMENT,
+    NODE,
     SERVICE,
     Kind,
 )
 from slotune.controller.observed import Observed
 from slotune.controller.references import References, gather_references, parse
 from slotune.controller.release import restore_production
+from slotune.controller.retune import Asked, Verdict, judge
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
-from slotune.controller.rollout_stage import apply_manifest, next_rollout_step
+from slotune.controller.rollout_stage import apply_manifest, next_rollout_step, stands
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
@@ -45,6 +48,7 @@ from slotune.rollout.memory import Memory
 from slotune.rollout.planner import is_under_way
 from slotune.rollout.steps import Apply, Drain, RolloutStep, Verify
 from slotune.rollout.windows import UnknownTimeZoneError
+from slotune.tuning.status_values import digest
 
 __all__ = ["Observer"]
 
@@ -111,12 +115,14 @@ class Observer:
                 references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
             )
             return replace(observed, trials=trials)
-        space = observed.understood.space
+        understood = observed.understood
+        space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
         trials = await gather_trials(
             references, space.context, self._store, self._cluster, hardware=hardware, started=self._started, now=now
         )
-        observed = await self._with_rollout(replace(observed, trials=trials), observed.understood)
+        observed = self._with_retuning(replace(observed, trials=trials), understood)
+        observed = await self._with_rollout(observed, understood)
         return await self._with_production(observed)
 
     async def _without_reading(self, raw: Object) -> References:
@@ -164,6 +170,21 @@ class Observer:
         if not needs_slots(step):
             return observed
         return replace(observed, slots=await self._reader.slots(observed.serving, _port(understood), observed.now))
+
+    def _with_retuning(self, observed: Observed, understood: Understood) -> Observed:
+        """Whether an answer that is there is looked for again."""
+        references, deployment = observed.references, observed.references.deployment
+        assert deployment is not None
+        devices = devices_of(understood.manifests.gpu_classes.values(), self._store.of(NODE).values())
+        question = understood.question.model_copy(update={"devices": devices})
+        asked = Asked(understood.inputs, digest(understood.space.context), question)
+        uid = str(references.raw["metadata"]["uid"])
+        production = self._watched.get(uid) or references.status.production
+        try:
+            verdict = judge(references.status, deployment.spec.retune, asked, production, observed.now)
+        except UnknownTimeZoneError:  # the plan says so
+            verdict = Verdict()
+        return replace(observed, devices=devices, retuning=verdict)
 
     async def _with_rollout(self, observed: Observed, understood: Understood) -> Observed:
         """What the rollout's next step asks to be read."""
@@ -280,6 +301,7 @@ def _step(observed: Observed, understood: Understood) -> RolloutStep | None:
         autoscalers=observed.autoscalers,
         readings=observed.readings,
         now=observed.now,
+        stands=stands(observed),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from slotune.api.v1alpha1 import Production
 from slotune.controller.cluster import Object
 from slotune.controller.references import References
+from slotune.controller.retune import Verdict
 from slotune.controller.settings import Settings
 from slotune.controller.understanding import NotUnderstood, Surveyed, Understood
 from slotune.controller.world import Trials
@@ -53,6 +54,10 @@ class Observed:
     """While production is borrowed: the Deployment that was scaled down; None when it is gone."""
     slots: Slots | None = None
     """Answers at work, where production's GPU is about to be taken."""
+    devices: tuple[str, ...] = ()
+    """GPUs with their drivers that the nodes' labels name."""
+    retuning: Verdict = field(default_factory=Verdict)
+    """Whether an answer that is there is looked for again."""
     has_service: bool = False
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""

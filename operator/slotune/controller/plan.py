@@ -12,14 +12,15 @@ from slotune import __version__
 from slotune.api.v1alpha1.candidate import Environment
 from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import borrow, unknown_time_zone
-from slotune.controller.conditions import Claim
+from slotune.controller.conditions import Claim, timestamp
 from slotune.controller.draft import Draft, Plan
+from slotune.controller.events import EventNote
 from slotune.controller.flights import POLL_S
 from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed
 from slotune.controller.production_stage import watch_production
 from slotune.controller.reasons import ConditionType, Reason
-from slotune.controller.rollout_stage import roll_out
+from slotune.controller.rollout_stage import AT_ONCE_S, go_on, roll_out
 from slotune.controller.search_stage import Search, search
 from slotune.controller.serving_stage import serve
 from slotune.controller.status_answer import (
@@ -29,7 +30,7 @@ from slotune.controller.status_answer import (
     recommendation_of,
     rejected_of,
 )
-from slotune.controller.status_story import phase_of, search_claims
+from slotune.controller.status_story import kept_claims, phase_of, search_claims
 from slotune.controller.survey_stage import survey
 from slotune.controller.understanding import NotUnderstood, Understood
 
@@ -131,7 +132,34 @@ _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
 """In this order: what a person decided before what is so, what costs nothing before what takes a pod."""
 
 
+def _keep_the_answer(draft: Draft, observed: Observed, understood: Understood) -> None:
+    """The answer of before stays, although the question is another one by now or is about to be asked again."""
+    verdict = observed.retuning
+    words = f"{verdict.stays}. " if verdict.stays else ""
+    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, words + _what_was_read(understood)))
+    borrow(draft, observed)
+    if verdict.begins:
+        draft.set(search_epoch=draft.stamp)
+        about = draft.stamp
+        draft.note(
+            [EventNote("Normal", "SearchingAgain", "Search", f"{verdict.begins}: the answer is looked for", about)]
+        )
+        draft.look_again(AT_ONCE_S)
+    serving, news = go_on(draft, observed, understood)
+    claims, phase = kept_claims(observed.references.status, news)
+    draft.claim(*claims)
+    draft.phase(phase)
+    watch_production(draft, observed, serving)
+
+
 def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understood) -> None:
+    due = observed.retuning.due
+    draft.set(next_search_time=None if due is None else timestamp(due))
+    if due is not None:
+        draft.look_again((due - observed.now).total_seconds())
+    if observed.retuning.stays or observed.retuning.begins:
+        _keep_the_answer(draft, observed, understood)
+        return
     draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, _what_was_read(understood)))
     state = search(draft, observed, understood)
     blocked = borrow(draft, observed, state.asked) or state.blocked
@@ -153,6 +181,13 @@ def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understoo
         draft.stalled(blocked.reason, blocked.message)
         draft.phase("Failed")
     watch_production(draft, observed, serving)
+    if state.decision is not None and _is_new(observed):
+        draft.look_again(AT_ONCE_S)  # when it is next is said once this is stored
+
+
+def _is_new(observed: Observed) -> bool:
+    completed = observed.references.status.condition(ConditionType.SEARCH_COMPLETED)
+    return completed is None or completed.status != "True"
 
 
 def _tell_the_answer(draft: Draft, understood: Understood, state: Search) -> None:

@@ -6,7 +6,7 @@ or wrong, in the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,13 @@ from slotune.controller.store import Key, Store, key_of
 
 __all__ = ["References", "gather_references", "parse", "sentence_of"]
 
-_NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "template"})
+_NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "rerun", "template"})
 """Fields of a LlamaDeployment on which no search depends, or (the last two) of which only a part counts."""
+
+_PARTS = {"LlamaDeployment": "spec", "LlamaWorkload": "workload", "GPUClass": "hardware"}
+"""What an object of a kind is to a search; of a ConfigMap or Secret it depends on who names it."""
+_TRAFFIC = ("prompts.", "load.")
+"""Where a workload names one."""
 
 NOWHERE = Path("/nonexistent")
 """Where relative paths of prompt files start: nowhere, since no file of the operator's is a user's."""
@@ -58,8 +63,9 @@ class References:
     """The Deployment that targetRef names."""
     rival: str | None = None
     """An older LlamaDeployment with the same target."""
-    inputs: str = ""
-    """Digest of what a search depends on beside the server itself."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Digests of what a search depends on beside the server itself: spec, workload, hardware, and settings of the
+    server that lie in ConfigMaps."""
 
     is_foreign: bool = False
     """Whether what is wrong are fields that this slotune does not know: another version's CRD took them."""
@@ -75,6 +81,12 @@ class References:
         return None if self.target is None else _as_before(self.target, self.status)
 
     @property
+    def rerun(self) -> str:
+        """The reason of the last request for a new search, also when it is no longer in the spec; empty for none."""
+        asked = None if self.deployment is None else self.deployment.spec.rerun
+        return (self.status.last_handled_rerun or "") if asked is None else asked.reason
+
+    @property
     def template(self) -> Object | None:
         """The pod template that production runs, as it was written."""
         if self.target is not None:
@@ -87,8 +99,8 @@ class References:
 def parse(raw: Object) -> tuple[LlamaDeployment | None, LlamaDeploymentStatus, tuple[str, ...]]:
     """Spec and status of the object, or what is wrong with its spec.
 
-    A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster. Only
-    how to give production its GPU back is nowhere else.
+    A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster, but
+    for how to give production its GPU back, which is nowhere else.
     """
     bare = {name: value for name, value in raw.items() if name != "status"}
     inventory = take_stock([_document(bare)])
@@ -131,8 +143,11 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     if target is not None:
         documents.append(_document(_as_before(target, status)))
     unreadable: list[str] = []
+    prompts: set[tuple[str, str]] = set()
     template = raw["spec"].get("template") if target is None else target["spec"]["template"]
     for kind, name, place in _data_of(deployment, _workload(documents), template or {}):
+        if place.startswith(_TRAFFIC):
+            prompts.add((kind.name, name))
         try:
             documents.append(_document(await cluster.get(kind, namespace, name)))
         except NotFoundError:
@@ -157,7 +172,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         manifests=None if missing else manifests,
         target=target,
         rival=_rival(raw, deployment, store),
-        inputs=_digest(documents),
+        about=_about(documents, prompts),
     )
 
 
@@ -270,17 +285,17 @@ def _age(raw: Object) -> tuple[str, str]:
     return str(raw["metadata"].get("creationTimestamp") or ""), str(raw["metadata"]["name"])
 
 
-def _digest(documents: list[Document]) -> str:
-    """Of what a search depends on. What only concerns the rollout is left out, and so is a Deployment itself: what of
-    it counts is in its template, whose flags the reading knows best."""
-    said: list[object] = []
+def _about(documents: list[Document], prompts: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Digests of what a search depends on, by what it is. What only concerns the rollout is left out, and so is a
+    Deployment itself: what of it counts is in its template, whose flags the reading knows best."""
+    said: dict[str, list[object]] = {name: [] for name in ("spec", "workload", "hardware", "settings")}
     for document in documents:
-        data, kind = document.data, document.data.get("kind")
-        if kind == "Deployment":
-            continue
+        data, kind, name = document.data, str(document.data.get("kind")), document.data["metadata"]["name"]
         spec = data.get("spec")
         if kind == "LlamaDeployment" and isinstance(spec, dict):
-            spec = {name: value for name, value in spec.items() if name not in _NOT_SEARCHED}
-        content = {name: data.get(name) for name in ("data", "binaryData", "stringData")}
-        said.append((kind, data["metadata"]["name"], spec, content))
-    return digest_of(said)
+            spec = {field: value for field, value in spec.items() if field not in _NOT_SEARCHED}
+        part = _PARTS.get(kind, "workload" if (kind, name) in prompts else "settings")
+        content = {field: data.get(field) for field in ("data", "binaryData", "stringData")}
+        if kind != "Deployment":
+            said[part].append((kind, name, spec, content))
+    return {part: digest_of(found) for part, found in said.items()}

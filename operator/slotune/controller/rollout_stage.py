@@ -34,7 +34,7 @@ from slotune.rollout.intent import Intent
 from slotune.rollout.last_good import LastGoodLostError, template_from_record, template_record
 from slotune.rollout.memory import Memory
 from slotune.rollout.owned import serving_deployment, serving_pod_template
-from slotune.rollout.planner import plan_rollout
+from slotune.rollout.planner import is_under_way, plan_rollout
 from slotune.rollout.steps import (
     Apply,
     Drain,
@@ -45,9 +45,11 @@ from slotune.rollout.steps import (
     Wait,
     WriteAhead,
 )
+from slotune.search.decision import Decision
+from slotune.search.problem import Problem
 from slotune.tuning.trial_objects import candidate_of
 
-__all__ = ["apply_manifest", "next_rollout_step", "roll_out"]
+__all__ = ["apply_manifest", "go_on", "next_rollout_step", "roll_out", "stands"]
 
 T = ConditionType
 
@@ -63,12 +65,17 @@ def next_rollout_step(
     autoscalers: Sequence[Object],
     readings: Readings,
     now: datetime,
+    stands: bool = False,
 ) -> RolloutStep | None:
-    """What the rollout does next; None while no answer of this search is stored in the status."""
+    """What the rollout does next; None while no answer of this search is stored in the status.
+
+    ``stands``: an answer to the question of before counts too.
+    """
     deployment, status = references.deployment, references.status
     assert deployment is not None
-    stored = status.recommendation is not None and status.progress is not None
-    if not stored or status.progress is None or status.progress.inputs != understood.inputs:
+    if status.recommendation is None or status.progress is None:
+        return None
+    if status.progress.inputs != understood.inputs and not stands:
         return None
     slo_met = status.condition(T.SLO_MET)
     change = _change(understood, _wanted(references))
@@ -101,11 +108,42 @@ _JUDGED: dict[Judged, Literal["Success", "Failure", "Inconclusive", "Continue"]]
 }
 
 
+def stands(observed: Observed) -> bool:
+    """Whether the stored answer stays although the question has changed, and may go to production: what is under way
+    there is brought to its end in any case."""
+    verdict = observed.retuning
+    return bool(verdict.stays) and (
+        not verdict.is_stale or is_under_way(Memory.from_status(observed.references.status))
+    )
+
+
+def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Served | None, RolloutNews | None]:
+    """As :func:`roll_out`, for an answer that stays although the question has changed. No news: nothing is done."""
+    serving = _what_serves(observed, understood.space, None)
+    step = None
+    if stands(observed):
+        step = next_rollout_step(
+            observed.references,
+            understood,
+            observed.serving,
+            autoscalers=observed.autoscalers,
+            readings=observed.readings,
+            now=observed.now,
+            stands=True,
+        )
+    if step is None:
+        return serving, None
+    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+        step = Refuse("LastGoodLost", lost)
+    _take(draft, observed, understood, step)
+    return serving, _news(observed.references, step)
+
+
 def roll_out(
     draft: Draft, observed: Observed, understood: Understood, state: Search
 ) -> tuple[Served | None, RolloutNews | None]:
     """What serves production, and where the way to it stands. None: only a recommendation is asked for."""
-    serving = _what_serves(observed, understood, state)
+    serving = _what_serves(observed, state.problem, state.decision)
     if state.decision is None or state.decision.choice is None:
         return serving, None
     references = observed.references
@@ -247,14 +285,14 @@ def _source(deployment: LlamaDeployment, references: References, change: Change)
     return template_digest(serving_pod_template(deployment, template, candidate_hash))
 
 
-def _what_serves(observed: Observed, understood: Understood, state: Search) -> Served | None:
+def _what_serves(observed: Observed, problem: Problem, decision: Decision | None) -> Served | None:
     """The candidate that serves now at its replicas; None while pods are being replaced, or nobody knows."""
     if observed.serving is None:
         return None
-    facts = Serving.from_deployment(observed.serving, understood.manifests.container.name, observed.autoscalers)
+    facts = Serving.from_deployment(observed.serving, "", observed.autoscalers)
     if not facts.is_settled or facts.available == 0:
         return None
-    return serving_of(state.problem, state.decision, facts.candidate, facts.desired)
+    return serving_of(problem, decision, facts.candidate, facts.desired)
 
 
 def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, state: Search) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.v1alpha1 import Question
 from slotune.api.v1alpha1.meta import API_VERSION
 from slotune.api.v1alpha1.trial import LlamaTrialSpec
 from slotune.controller.actions import Create, Delete
@@ -178,12 +179,32 @@ def _progressed(draft: Draft, observed: Observed, state: Search, running: Sequen
         now=observed.now,
         before=None if anew else before,
     )
-    draft.set(progress=progress.model_copy(update={"inputs": inputs}))
+    question = _question(observed, state, None if anew or before is None else before.question)
+    draft.set(progress=progress.model_copy(update={"inputs": inputs, "question": question}))
+    _handle_rerun(draft, observed)
     if state.decision is not None and (
         anew or observed.references.status.last_search_time is None or _was_open(observed)
     ):
         draft.set(last_search_time=draft.stamp)
     return state
+
+
+def _question(observed: Observed, state: Search, before: Question | None) -> Question:
+    """With the devices on which it was measured: the last that were seen while the search ran."""
+    assert isinstance(observed.understood, Understood)
+    seen = observed.devices
+    if before is not None and (state.decision is not None or not seen):
+        seen = before.devices
+    return observed.understood.question.model_copy(update={"devices": seen})
+
+
+def _handle_rerun(draft: Draft, observed: Observed) -> None:
+    """The search that was asked for has begun: what was rolled back before may be found again."""
+    deployment, status = observed.references.deployment, observed.references.status
+    assert deployment is not None
+    rerun = deployment.spec.rerun
+    if rerun is not None and rerun.reason != status.last_handled_rerun:
+        draft.set(last_handled_rerun=rerun.reason, refused_candidates=())
 
 
 def _was_open(observed: Observed) -> bool:

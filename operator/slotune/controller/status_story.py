@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from slotune.api.v1alpha1.deployment_status import Phase
+from slotune.api.kubernetes_types import Condition
+from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus, Phase
 from slotune.controller.conditions import Claim
-from slotune.controller.reasons import REASONS_OF, ConditionType, Reason
+from slotune.controller.reasons import BAD_NEWS, REASONS_OF, ConditionType, Reason
 from slotune.controller.serving_story import Serving, baseline_measured, failed_start, slo_met
 from slotune.controller.status_answer import belonging, binding_of
 from slotune.report.answer import answer_of
@@ -35,7 +36,15 @@ from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, TrialResult
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["RolloutNews", "phase_of", "refusal_claims", "rollout_news", "search_claims", "without_rollout"]
+__all__ = [
+    "RolloutNews",
+    "kept_claims",
+    "phase_of",
+    "refusal_claims",
+    "rollout_news",
+    "search_claims",
+    "without_rollout",
+]
 
 T: Final = ConditionType
 
@@ -126,6 +135,35 @@ def search_claims(
     if not answered:
         return (*claims, *_stalled(*_without_answer(problem, decision, results)))
     return (*claims, *_on_the_way(news, answer_of(problem, decision).headline))
+
+
+def kept_claims(status: LlamaDeploymentStatus, news: RolloutNews | None) -> tuple[tuple[Claim, ...], Phase]:
+    """What is said of an answer that stays as it is, and its phase: the search has ended, and nothing is worked on.
+
+    ``news``: of its way to production; None: nothing happens there, and what was said of it stays said.
+    """
+    completed = status.condition(T.SEARCH_COMPLETED)
+    assert completed is not None
+    if status.recommendation is None:
+        infeasible = completed.reason == Reason.INFEASIBLE
+        return _stalled(completed.reason, completed.message), "Infeasible" if infeasible else "Inconclusive"
+    news = news or _known_news(status.condition(T.ROLLED_OUT))
+    return (news.claim, *_on_the_way(news, completed.message)), news.phase
+
+
+def _known_news(known: Condition | None) -> RolloutNews:
+    if known is None:
+        return RolloutNews("Settled", Claim.unknown(T.ROLLED_OUT, Reason.PENDING), "Recommended")
+    claim = Claim(T.ROLLED_OUT, known.status, known.reason, known.message)
+    if known.status == "True":
+        return RolloutNews("Settled", claim, "Tuned")
+    if known.reason in {Reason.RECOMMEND_ONLY, Reason.SAVES_TOO_LITTLE, Reason.NO_RECOMMENDATION}:
+        return RolloutNews("Settled", claim, "Recommended")
+    if known.reason in BAD_NEWS:
+        return RolloutNews("Refused", claim, "RolledBack" if known.reason in _BACK else "Failed")
+    return RolloutNews(
+        "Waiting", claim, "AwaitingApproval" if known.reason == Reason.AWAITING_APPROVAL else "Recommended"
+    )
 
 
 def refusal_claims(reason: Reason, message: str) -> tuple[Claim, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slotune.api.references import Manifests
+from slotune.api.v1alpha1 import Question
 from slotune.controller.identity import digest_of, pod_digest
 from slotune.controller.reasons import Reason
 from slotune.controller.references import References
@@ -58,6 +59,8 @@ class Understood:
     pod_digest: str
     inputs: str
     """Digest of all that the answer depends on: a finished search with the same one needs no other."""
+    question: Question
+    """The same part by part: which of them has changed says why it is asked again."""
     written: Baseline
     """What the template says now: where a change is made. Equal to the baseline until slotune rolls something out."""
     rolled_out: str | None
@@ -79,13 +82,13 @@ class Understood:
 
 
 def survey_digest(references: References) -> str:
-    """Names a survey: the pod's volumes and image, the paths of the weights, and the last request to look again."""
+    """Names a survey: the pod's volumes and image, the paths of the weights, and why it was last looked again."""
     assert references.manifests is not None
     assert references.deployment is not None
     spec, manifests = references.deployment.spec, references.manifests
     pod = pod_digest(references.template or {}, manifests.container.name, {})
     paths = {variant.name: variant.path for variant in spec.models}
-    return digest_of([pod, paths, None if spec.rerun is None else spec.rerun.reason])[:10]
+    return digest_of([pod, paths, references.rerun, references.status.search_epoch])[:10]
 
 
 def understand(references: References, surveyed: Surveyed) -> Understood | NotUnderstood:
@@ -95,8 +98,8 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     assert deployment is not None
     template = references.template or {}
     pod = pod_digest(template, manifests.container.name, manifests.gpu_classes)
-    rerun = "" if deployment.spec.rerun is None else deployment.spec.rerun.reason
-    engine = digest_of([manifests.container.image, surveyed.build, pod, rerun])
+    epoch = references.status.search_epoch
+    engine = digest_of([manifests.container.image, surveyed.build, pod, references.rerun, epoch])
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     rolled_out = annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
     try:
@@ -120,10 +123,30 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
         return NotUnderstood(Reason.REFUSED, str(error))
     except (InputFileError, DemandError) as error:
         return NotUnderstood(Reason.INVALID_WORKLOAD, str(error))
-    inputs = digest_of([references.inputs, reading.space.context, candidate_hash(reading.baseline.candidate)])
+    about = dict(references.about)
+    inputs = digest_of([about, reading.space.context, candidate_hash(reading.baseline.candidate)])
     written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)), surveyed.build)
     reading = _with_replicas_of_then(reading, references, inputs)
-    return Understood(reading, manifests, surveyed, pod, inputs, written, rolled_out)
+    question = _question(references, reading, surveyed)
+    return Understood(reading, manifests, surveyed, pod, inputs, question, written, rolled_out)
+
+
+def _question(references: References, reading: Reading, surveyed: Surveyed) -> Question:
+    """What the search is about. In owned mode the server is a part of the spec."""
+    manifests, about = references.manifests, references.about
+    assert manifests is not None
+    pod = pod_digest(references.template or {}, manifests.container.name, {})
+    flags = candidate_hash(reading.baseline.candidate)
+    server = [manifests.container.image, surveyed.build, pod, flags, about.get("settings")]
+    is_ours = references.target is None
+    return Question(
+        spec=digest_of([about.get("spec"), references.rerun, server if is_ours else None]),
+        server=None if is_ours else digest_of(server),
+        models=digest_of({name: facts.identity for name, facts in surveyed.models.items()}),
+        workload=digest_of([about.get("workload"), reading.space.demand.identity]),
+        hardware=about.get("hardware"),
+        epoch=references.status.search_epoch,
+    )
 
 
 def _with_replicas_of_then(reading: Reading, references: References, inputs: str) -> Reading:

@@ -31,6 +31,7 @@ __all__ = [
     "Phase",
     "Production",
     "Progress",
+    "Question",
     "Recommendation",
     "Rejected",
     "RestoreIntent",
@@ -161,6 +162,25 @@ class RestoreIntent(StatusModel):
     """When it must be back."""
 
 
+class Question(StatusModel):
+    """What a search is about, as digests: which of them has changed says why it is looked for again."""
+
+    spec: Digest | None = None
+    """Of the LlamaDeployment itself."""
+    server: Digest | None = None
+    """Of the pod of targetRef as it runs, with its flags and its image."""
+    models: Digest | None = None
+    """Of the weights files."""
+    workload: Digest | None = None
+    """Of the traffic, prompts included."""
+    hardware: Digest | None = None
+    """Of the GPU classes."""
+    devices: Annotated[tuple[ShortText, ...], Items(most=16)] = ()
+    """GPUs with their drivers, as the labels of the nodes name them."""
+    epoch: ShortText | None = None
+    """status.searchEpoch then."""
+
+
 class Progress(StatusModel):
     """How far the search is."""
 
@@ -168,6 +188,8 @@ class Progress(StatusModel):
     """Names the search; a change of the spec starts another one."""
     inputs: Digest | None = None
     """All that the answer depends on: while it is the same, a finished search is not run again."""
+    question: Question | None = None
+    """The same, part by part."""
     started_at: Timestamp | None = None
     """When it began."""
     last_progress_time: Timestamp | None = None
@@ -290,3 +312,5 @@ class LlamaDeploymentStatus(CommonStatus):
     """When the next one is due."""
     last_handled_rerun: ShortText | None = None
     """spec.rerun.reason that was last acted on."""
+    search_epoch: ShortText | None = None
+    """Names the last search that began although the question was the same: for it, nothing measured before counts."""

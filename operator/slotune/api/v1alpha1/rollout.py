@@ -93,8 +93,8 @@ class Retune(Model):
         tuple[Literal["ImageChange", "ModelChange", "WorkloadChange", "HardwareChange", "SLOBreach"], ...],
         Items(most=5, distinct=True),
     ] = ("ImageChange", "ModelChange", "WorkloadChange", "HardwareChange")
-    """Changes that make the answer stale: the server's image, a weights file, the workload, the GPU or its driver, or
-    production that misses the SLO."""
+    """Changes that make the answer stale: the image of targetRef or what else of its pod somebody changed, a weights
+    file, the workload, the GPU or its driver, or production that misses the SLO."""
     breach_for: PositiveDuration = "30m"
     """How long production must miss the SLO for SLOBreach."""
     schedule: CronSchedule | None = None

@@ -47,6 +47,8 @@ def test_a_deployment_that_changed_while_nobody_tuned_it_is_not_remembered_as_it
     take(store, llama_deployment("tuner", "chat", "1"), gone=True)
     assert not take(store, deployment(2, "3"), gone=False)
     assert store.get(DEPLOYMENT, "team", "chat") is None
+    take(store, llama_deployment("another", "chat", "4"), gone=False)
+    assert take(store, deployment(2, "3"), gone=False)
 
 
 def test_deployments_that_nobody_tunes_are_no_news() -> None:

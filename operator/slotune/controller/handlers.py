@@ -145,10 +145,13 @@ def take(store: Store, manifest: Object, *, gone: bool) -> bool:
 
     A Deployment that nobody tunes is forgotten: whoever names it later must not find how it was then.
     """
-    kind = kind_of(manifest)
-    if gone or (kind == DEPLOYMENT and not _is_served(store, manifest)):
+    concerns = kind_of(manifest) != DEPLOYMENT or _is_served(store, manifest)
+    if gone:
         store.remove(manifest)
-        return gone and (kind != DEPLOYMENT or _is_served(store, manifest))
+        return concerns
+    if not concerns:
+        store.forget(manifest)
+        return False
     return store.put(manifest)
 
 

@@ -37,6 +37,8 @@ from slotune.controller.wakes import Wakes
 
 __all__ = ["Reconciler"]
 
+CONFLICTS_OF_HASTE = 3
+"""Conflicts in a row from which on it is not a matter of having looked too early."""
 AT_ONCE = 16
 """LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
 
@@ -62,6 +64,8 @@ class Reconciler:
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._unwritten: dict[Key, int] = {}
         """Failures in a row that could not be written anywhere: the API server is down, or takes no such status."""
+        self._conflicts: dict[Key, int] = {}
+        """Conflicts in a row."""
 
     async def reconcile(self, key: Key) -> float:
         """See :class:`slotune.controller.handlers.Scheduled`."""
@@ -76,6 +80,7 @@ class Reconciler:
                     run.result = "error"
                     return await self._failed(key, error)
         self._unwritten.pop(key, None)
+        self._conflicts.pop(key, None)
         return seconds
 
     async def release(self, key: Key) -> float:
@@ -128,7 +133,8 @@ class Reconciler:
     async def _failed(self, key: Key, error: Exception) -> float:
         """Say what went wrong in the status, and try again after a time that follows from the status."""
         raw = self._observer.seen(key)
-        if isinstance(error, ConflictError) or raw is None:  # seen too early: the next look is enough
+        conflicts = self._conflicts[key] = self._conflicts.get(key, 0) + isinstance(error, ConflictError)
+        if raw is None or 0 < conflicts < CONFLICTS_OF_HASTE:  # seen too early: the next look is enough
             log.info("%s/%s: %s", *key, error)
             return FIRST_S
         if isinstance(error, ClusterError):
@@ -186,6 +192,9 @@ def _told(error: Exception) -> tuple[Reason, str]:
                 "nothing written: sandbox.mode SpareGPU, rollout.mode Recommend, spec.targetRef."
             )
         return Reason.FORBIDDEN, f"slotune's role does not allow {error.what}: {error.message}. {cure}"
+    if isinstance(error, ConflictError):
+        cure = "Let it give the field up, or set rollout.mode to Recommend."
+        return Reason.FIELD_OWNED_BY_OTHER, f"{error.what} meets what others own: {error.message}. {cure}"
     if isinstance(error, ClusterError):
         return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."
     return (

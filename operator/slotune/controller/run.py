@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
 from slotune.api.v1alpha1 import GPUClass
 from slotune.controller.act import Hands
-from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError
+from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError, Object
 from slotune.controller.gpu_classes import class_status
 from slotune.controller.handlers import build_registry, settings_for
 from slotune.controller.health import serve_health, serve_metrics
@@ -43,6 +43,9 @@ __all__ = ["CRDsMissingError", "describe_classes", "fill", "release_the_deleted"
 
 
 CLASSES_EVERY_S = 15.0
+GHOSTS_EVERY_S = 300.0
+_FOLLOWED = (LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, JOB)
+"""Kinds of namespaces that are listed at the start."""
 
 # For kopf's peering, which is not used. Left to itself kopf asks for the user's name, and a pod's user may have none.
 _IDENTITY: Any = "slotune"
@@ -56,9 +59,10 @@ log = logging.getLogger("slotune.controller")
 class CRDsMissingError(Exception):
     """The cluster does not know slotune's kinds."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, what: str) -> None:
         super().__init__(
-            f"the cluster does not know {kind}: apply slotune's CRDs first (slotune crds | kubectl apply -f -)"
+            f"the cluster does not know slotune's kinds ({what}): "
+            "apply its CRDs first (slotune crds | kubectl apply -f -)"
         )
 
 
@@ -90,6 +94,7 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
         ready = asyncio.Event()
         async with _beside(
             keep_beating(heartbeat, time.monotonic),
+            look_for_ghosts(store, cluster, settings.namespaces),
             *([describe_classes(cluster, store)] if {GPU_CLASS, NODE} <= watched else []),
             serve_health(heartbeat, settings.health_port, ready.is_set, time.monotonic),
             serve_metrics(metrics, settings.metrics_port),
@@ -129,17 +134,12 @@ async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> f
     """List everything that is watched once, before anything is decided: a plan that has not seen the trials would ask
     them all again. Kinds that may be followed; those of the whole cluster take rights that a namespaced role may lack.
     """
-    places: tuple[str | None, ...] = namespaces or (None,)
-    for kind in (LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, JOB):
-        labels = f"{MANAGED_BY_LABEL}={MANAGED_BY}" if kind == JOB else ""
-        for namespace in places:
-            try:
-                found = await cluster.list(kind, namespace, labels)
-            except NotFoundError as error:
-                raise CRDsMissingError(kind.name) from error
-            for manifest in found:
-                store.put(manifest)
-    allowed = {LLAMA_DEPLOYMENT, LLAMA_TRIAL, LLAMA_WORKLOAD, JOB}
+    try:
+        for manifest in await _listed(cluster, namespaces):
+            store.put(manifest)
+    except NotFoundError as error:
+        raise CRDsMissingError(error.what) from error
+    allowed = set(_FOLLOWED)
     for kind in (GPU_CLASS, NODE):
         try:
             for manifest in await cluster.list(kind, None):
@@ -148,6 +148,39 @@ async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> f
         except ForbiddenError:
             continue
     return frozenset(allowed)
+
+
+async def look_for_ghosts(
+    store: Store, cluster: Cluster, namespaces: tuple[str, ...], every_s: float = GHOSTS_EVERY_S
+) -> None:
+    """Forget what went while a watch was broken, for as long as it runs: kopf lists anew then, and tells of nobody's
+    end. A Job that is no more would hold its place among the trials for ever."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await lay_ghosts(store, cluster, namespaces)
+        except ClusterError as error:
+            log.info("what is gone is looked for later: %s", error)
+
+
+async def lay_ghosts(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> int:
+    """Remove from the store what is not in the cluster. How many there were."""
+    known = [manifest for kind in _FOLLOWED for manifest in store.of(kind).values()]  # what comes later is no ghost
+    there = {manifest["metadata"].get("uid") for manifest in await _listed(cluster, namespaces)}
+    ghosts = [manifest for manifest in known if manifest["metadata"].get("uid") not in there]
+    for manifest in ghosts:
+        store.remove(manifest)
+    return len(ghosts)
+
+
+async def _listed(cluster: Cluster, namespaces: tuple[str, ...]) -> list[Object]:
+    places: tuple[str | None, ...] = namespaces or (None,)
+    found = []
+    for kind in _FOLLOWED:
+        labels = f"{MANAGED_BY_LABEL}={MANAGED_BY}" if kind == JOB else ""
+        for namespace in places:
+            found += await cluster.list(kind, namespace, labels)
+    return found
 
 
 async def describe_classes(cluster: Cluster, store: Store, every_s: float = CLASSES_EVERY_S) -> None:

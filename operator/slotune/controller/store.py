@@ -73,13 +73,18 @@ class Store:
 
     def remove(self, manifest: Object) -> None:
         """Forget an object that is gone; another one that has its name by now stays."""
-        kind, key, uid = kind_of(manifest), key_of(manifest), manifest["metadata"].get("uid")
+        uid = manifest["metadata"].get("uid")
         if uid is not None:
             self._gone[uid] = None
             while len(self._gone) > MOST_GONE:
                 del self._gone[next(iter(self._gone))]
+        self.forget(manifest)
+
+    def forget(self, manifest: Object) -> None:
+        """Remember an object no longer, although it may well be there."""
+        kind, key = kind_of(manifest), key_of(manifest)
         known = self.of(kind).get(key)
-        if known is None or known["metadata"].get("uid") != uid:
+        if known is None or known["metadata"].get("uid") != manifest["metadata"].get("uid"):
             return
         self._forget_labels(kind, key, known)
         del self._objects[kind.name][key]

@@ -22,7 +22,7 @@ from slotune.tuning.trial_objects import trial_of
 __all__ = ["start_trial", "survey_server", "trial_server"]
 
 DEFAULT_PORT = 8080
-SLOT_LOST_S = 60.0
+SLOT_LOST_S = 600.0
 
 
 def start_trial(draft: Draft, observed: Observed, understood: Understood, flight: Flight) -> str:

@@ -12,7 +12,9 @@ from slotune import __version__
 from slotune.api.v1alpha1.candidate import Environment
 from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import borrow, unknown_time_zone
+from slotune.controller.cluster import Object
 from slotune.controller.conditions import Claim, timestamp
+from slotune.controller.defaults import defaults_of
 from slotune.controller.draft import Draft, Plan
 from slotune.controller.events import EventNote
 from slotune.controller.flights import POLL_S
@@ -33,8 +35,12 @@ from slotune.controller.status_answer import (
 from slotune.controller.status_story import kept_claims, phase_of, search_claims
 from slotune.controller.survey_stage import survey
 from slotune.controller.understanding import NotUnderstood, Understood
+from slotune.sandbox.kept_template import UnusableTemplateError, kept_of
 
 __all__ = ["make_plan"]
+
+MOST_NOTES = 5
+"""Of what a trial leaves out; a condition has no room for more."""
 
 
 def make_plan(observed: Observed) -> Plan:
@@ -136,7 +142,8 @@ def _keep_the_answer(draft: Draft, observed: Observed, understood: Understood) -
     """The answer of before stays, although the question is another one by now or is about to be asked again."""
     verdict = observed.retuning
     words = f"{verdict.stays}. " if verdict.stays else ""
-    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, words + _what_was_read(understood)))
+    read = _what_was_read(understood, observed.references.template)
+    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, words + read))
     borrow(draft, observed)
     if verdict.begins:
         draft.set(search_epoch=draft.stamp)
@@ -153,14 +160,19 @@ def _keep_the_answer(draft: Draft, observed: Observed, understood: Understood) -
 
 
 def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understood) -> None:
-    due = observed.retuning.due
-    draft.set(next_search_time=None if due is None else timestamp(due))
+    references, due = observed.references, observed.retuning.due
+    assert references.deployment is not None
+    draft.set(
+        next_search_time=None if due is None else timestamp(due),
+        defaults=defaults_of(references.deployment.spec, references.raw["spec"], understood.manifests.container.name),
+    )
     if due is not None:
         draft.look_again((due - observed.now).total_seconds())
     if observed.retuning.stays or observed.retuning.begins:
         _keep_the_answer(draft, observed, understood)
         return
-    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, _what_was_read(understood)))
+    read = _what_was_read(understood, references.template)
+    draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, read))
     state = search(draft, observed, understood)
     blocked = borrow(draft, observed, state.asked) or state.blocked
     _tell_the_answer(draft, understood, state)
@@ -218,14 +230,26 @@ def _tell_the_answer(draft: Draft, understood: Understood, state: Search) -> Non
     )
 
 
-def _what_was_read(understood: Understood) -> str:
-    """What a reader of the user's server should know."""
+def _what_was_read(understood: Understood, template: Object | None) -> str:
+    """What a reader of the user's server should know, and what of its pod no trial has."""
     baseline, problem = understood.baseline, understood.space
     words = f"llama-server in container {understood.manifests.container.name}, {baseline.candidate.variant} on "
     words += f"{baseline.candidate.gpu_class}; {len(problem.candidates) + len(problem.pruned):,} candidates"
     return " ".join(
-        text if text.endswith((".", "?", "!")) else f"{text}." for text in (words, *understood.reading.notes)
+        text if text.endswith((".", "?", "!")) else f"{text}."
+        for text in (words, *understood.reading.notes, *_left_out(understood, template))
     )
+
+
+def _left_out(understood: Understood, template: Object | None) -> tuple[str, ...]:
+    """What a trial leaves out of the user's pod, as a few sentences."""
+    baseline = understood.baseline
+    try:
+        kept = kept_of(template or {}, understood.manifests.container.name, baseline.flags_for(baseline.candidate))
+    except UnusableTemplateError:  # said where a trial is made
+        return ()
+    more = len(kept.notes) - MOST_NOTES
+    return (*kept.notes[:MOST_NOTES], *([f"{more} more parts of the pod are not in a trial"] if more > 0 else []))
 
 
 def _environment(understood: Understood, state: Search) -> Environment:

@@ -128,6 +128,15 @@ async def test_trials_run_in_the_window_on_production_which_is_back_in_time(mani
     assert {"BorrowingProduction", "ReturningProduction", "ProductionReturned"} <= set(told)
 
 
+async def test_the_answer_is_rolled_out_once_production_is_back():
+    rollout = {"mode": "Auto", "allowDowntime": True}
+    night = begun(owned(sandbox=SANDBOX, rollout=rollout))
+    night.simulation.reader.free = 0
+    await night.run(lambda: night.simulation.status().get("phase") == "Tuned", most_s=DAY)
+    assert night.simulation.says("RolledOut") == ("True", "RolledOut")
+    assert_back(night, night.simulation.status()["recommendation"]["replicas"])
+
+
 async def test_what_does_not_end_in_one_window_goes_on_in_the_next():
     sandbox = {"mode": "Borrow", "borrow": {"window": "13:00-15:00", "maxDowntime": "12m"}}
     night = begun(target(), targeting(sandbox=sandbox), seconds=100.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from slotune.api.labels import BORROW_MANAGER
 from slotune.api.v1alpha1 import Applied, RolloutRecord
 from slotune.rollout.facts import Readings, Serving, Strategy
 from slotune.rollout.intent import Intent
@@ -62,9 +63,10 @@ class Situation:
         """Who decides on the replicas, when it is not slotune."""
         if self.serving.autoscaler is not None:
             return f"HorizontalPodAutoscaler {self.serving.autoscaler}"
-        if not self.intent.owned and self.serving.replicas_owners:
-            return self.serving.replicas_owners[0]
-        return None
+        if self.intent.owned or not self.serving.replicas_owners:
+            return None
+        owner = self.serving.replicas_owners[0]
+        return "whoever set them before production was borrowed" if owner == BORROW_MANAGER else owner
 
     @property
     def final_replicas(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.flights import MOST_INTERRUPTIONS
-from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT
+from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search.trial import Trial
@@ -198,3 +198,44 @@ async def test_a_quota_that_refuses_pods_is_told_in_the_api_servers_words():
     simulation.node.refused = ""
     await simulation.until_decided()
     assert_good_statuses(simulation)
+
+
+# ------------------------------------------------------------------- what a newer spec or another version makes stale
+
+
+async def test_a_pod_that_waits_is_made_anew_when_the_spec_asks_for_another():
+    simulation = simulated()
+    simulation.node.fate = lambda _trial, _number: "unschedulable"
+    simulation.apply(owned())
+    await simulation.run(lambda: bool(simulation.flying()), most_s=HOUR)
+    (before,) = simulation.flying()
+    resources = {"cpu": "250m", "memory": "128Mi"}
+    simulation.cluster.change(LLAMA_DEPLOYMENT, NAMESPACE, "chat", spec={"sandbox": {"loadClient": resources}})
+    await simulation.run(
+        lambda: [job["metadata"]["uid"] for job in simulation.flying()] not in ([], [before["metadata"]["uid"]]),
+        most_s=HOUR,
+    )
+    (after,) = simulation.flying()
+    assert after["metadata"]["name"] == before["metadata"]["name"]
+    client = after["spec"]["template"]["spec"]["containers"][0]
+    assert client["resources"]["limits"] == resources
+    assert_good_statuses(simulation)
+
+
+async def test_a_trial_of_another_version_is_asked_anew():
+    simulation = simulated()
+    simulation.apply(owned())
+    await simulation.until_decided()
+    answer = simulation.status()["recommendation"]
+    (first, *_) = simulation.trials()
+    simulation.cluster.change(LLAMA_TRIAL, NAMESPACE, first["metadata"]["name"], spec={"unheardOf": True})
+    simulation.kill()
+    await simulation.run(
+        lambda: (
+            simulation.cluster.find(LLAMA_TRIAL, NAMESPACE, first["metadata"]["name"])["metadata"]["uid"]
+            != first["metadata"]["uid"]
+        ),
+        most_s=HOUR,
+    )
+    await simulation.until_decided()
+    assert simulation.status()["recommendation"]["candidateHash"] == answer["candidateHash"]

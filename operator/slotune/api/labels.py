@@ -10,6 +10,7 @@ __all__ = [
     "DEPLOYMENT_LABEL",
     "FINALIZER",
     "LOAD_CLIENT",
+    "MADE_FROM_ANNOTATION",
     "MANAGED_BY",
     "MANAGED_BY_LABEL",
     "ROLLOUT_MANAGER",
@@ -40,6 +41,9 @@ SURVEY_LABEL: Final = "slotune.dev/survey"
 """On a survey's Job and ConfigMap: digest of what was looked at."""
 SANDBOX_LABEL: Final = "slotune.dev/sandbox"
 """On every pod that is looked at or measured and never serves, trial or survey: what the NetworkPolicy selects."""
+
+MADE_FROM_ANNOTATION: Final = "slotune.dev/made-from"
+"""On a Job of ours: digest of its spec as it was sent. One that still waits is made anew when it would be another."""
 
 STATUS_MANAGER: Final = "slotune-status"
 """Field manager of statuses."""

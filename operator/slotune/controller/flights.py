@@ -53,6 +53,8 @@ class Flight:
     job: JobFacts | None = None
     judgement: Judgement | None = None
     """None while there is no Job."""
+    made_from: str | None = None
+    """Digest of what the Job was made from; None: it does not say."""
 
     @property
     def name(self) -> str:

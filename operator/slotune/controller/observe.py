@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from slotune.api.labels import ROLLOUT_MANAGER, TRIAL_LABEL
 from slotune.api.quantities import parse_duration
-from slotune.api.v1alpha1 import Production
+from slotune.api.v1alpha1 import LlamaTrial, Production
 from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import needs_slots, next_borrow_step, pending
 from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, NotFoundError, Object
@@ -36,7 +36,7 @@ from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
 from slotune.controller.trial_pods import DEFAULT_PORT
 from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
-from slotune.controller.world import gather_trials, running_trials
+from slotune.controller.world import Trials, gather_trials, read_trial, running_trials
 from slotune.llama.log_lines import LogFacts
 from slotune.production.looks import take_look
 from slotune.production.queries import Pods, queries_for
@@ -54,6 +54,7 @@ __all__ = ["Observer"]
 
 _MAY_CUT_ANSWERS = frozenset({"Draining", "Deferred", "Applying"})
 """Stages of a rollout whose next step depends on what runs on the servers: it can't be told before they were asked."""
+REMEMBERED_TRIALS = 512
 REMEMBERED = 256
 """Surveys and readings that are kept in memory; all can be read again."""
 
@@ -67,6 +68,17 @@ class Observer:
         self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
+        self._trials: OrderedDict[tuple[str, str], LlamaTrial | None] = OrderedDict()
+
+    def _read_trial(self, raw: Object) -> LlamaTrial | None:
+        """The model of a LlamaTrial. A search that runs looks at all of its trials every few seconds; most are done."""
+        version = (str(raw["metadata"].get("uid")), str(raw["metadata"].get("resourceVersion")))
+        if version not in self._trials:
+            self._trials[version] = read_trial(raw)
+        self._trials.move_to_end(version)
+        while len(self._trials) > REMEMBERED_TRIALS:
+            self._trials.popitem(last=False)
+        return self._trials[version]
 
     def seen(self, key: Key) -> Object | None:
         """The LlamaDeployment as it was seen last."""
@@ -98,7 +110,14 @@ class Observer:
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
             trials = await gather_trials(
-                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+                references,
+                "",
+                self._store,
+                self._cluster,
+                hardware={},
+                started=self._started,
+                read=self._read_trial,
+                now=now,
             )
             return Observed(references, self._settings, now, trials=trials)
         references = await gather_references(raw, self._store, self._cluster)
@@ -106,20 +125,41 @@ class Observer:
         observed = await self._with_serving(observed)
         if references.manifests is None or references.rival is not None:
             trials = await gather_trials(
-                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+                references,
+                "",
+                self._store,
+                self._cluster,
+                hardware={},
+                started=self._started,
+                read=self._read_trial,
+                now=now,
             )
             return replace(observed, trials=trials)
         observed = await self._with_survey(observed)
         if not isinstance(observed.understood, Understood):
             trials = await gather_trials(
-                references, "", self._store, self._cluster, hardware={}, started=self._started, now=now
+                references,
+                "",
+                self._store,
+                self._cluster,
+                hardware={},
+                started=self._started,
+                read=self._read_trial,
+                now=now,
             )
             return replace(observed, trials=trials)
         understood = observed.understood
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
         trials = await gather_trials(
-            references, space.context, self._store, self._cluster, hardware=hardware, started=self._started, now=now
+            references,
+            space.context,
+            self._store,
+            self._cluster,
+            hardware=hardware,
+            started=self._started,
+            read=self._read_trial,
+            now=now,
         )
         observed = self._with_retuning(replace(observed, trials=trials), understood)
         observed = await self._with_rollout(observed, understood)
@@ -130,6 +170,20 @@ class Observer:
         if deployment is None:
             return await gather_references(raw, self._store, self._cluster)
         return References(raw, deployment, status, invalid)
+
+    async def _trials_of(
+        self, references: References, context: str, hardware: Mapping[str, bool], now: datetime
+    ) -> Trials:
+        return await gather_trials(
+            references,
+            context,
+            self._store,
+            self._cluster,
+            hardware=hardware,
+            started=self._started,
+            read=self._read_trial,
+            now=now,
+        )
 
     async def _with_serving(self, observed: Observed) -> Observed:
         """The Deployment and Service of owned mode, or the target."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL, MADE_FROM_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL
 from slotune.api.v1alpha1 import Question
 from slotune.api.v1alpha1.meta import API_VERSION
 from slotune.api.v1alpha1.trial import LlamaTrialSpec
@@ -19,10 +19,10 @@ from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_refe
 from slotune.controller.kinds import JOB, LLAMA_TRIAL
 from slotune.controller.observed import Observed
 from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
-from slotune.controller.trial_pods import start_trial
+from slotune.controller.trial_pods import job_of, start_trial
 from slotune.controller.understanding import Understood
 from slotune.diagnose.binding import binding_constraint
-from slotune.sandbox.judgement import Blocked
+from slotune.sandbox.judgement import Blocked, Waiting
 from slotune.sandbox.kept_template import UnusableTemplateError
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision, DecisionKind
@@ -124,6 +124,11 @@ def _go_on(
                 blocked, waits = Blocked("Refused", f"A trial can't be made from the pod: {error}"), "another template"
             running.append(RunningTrial(flight.name, trial, waits_for=waits))
             continue
+        if _waits_for_what_was(observed, understood, flight):
+            draft.do(Delete(JOB, observed.references.key[0], flight.name, flight.job.uid))
+            draft.look_again(POLL_S)
+            running.append(RunningTrial(flight.name, trial, waits_for="another pod: the spec asks for one by now"))
+            continue
         landing = land(flight, observed.now)
         draft.do(*landing.actions)
         draft.look_again(patience_s(flight.job, flight.judgement, observed.now))
@@ -142,6 +147,20 @@ def _go_on(
     purpose = trial_of(flights[0].trial.spec).purpose
     after = Search(state.problem, state.results, None, purpose, words, blocked, state.names, flights[0].trial.spec)
     return _progressed(draft, observed, after, running)
+
+
+def _waits_for_what_was(observed: Observed, understood: Understood, flight: Flight) -> bool:
+    """Whether a Job whose pod has not begun would be another one now: more room asked for, another image or queue."""
+    waits = (
+        isinstance(flight.judgement, Blocked | Waiting) and getattr(flight.judgement, "phase", "Pending") != "Running"
+    )
+    if not waits or flight.made_from is None:
+        return False
+    try:
+        wanted = job_of(observed, understood, flight)
+    except UnusableTemplateError:
+        return True
+    return bool(wanted["metadata"]["annotations"][MADE_FROM_ANNOTATION] != flight.made_from)
 
 
 def _still_blocked(draft: Draft) -> Blocked | None:
@@ -252,6 +271,8 @@ def _tidy(draft: Draft, observed: Observed) -> None:
     for job in observed.trials.leftovers:
         if not job.deleting:
             draft.do(Delete(JOB, namespace, job.name, job.uid))
+    for raw in observed.trials.unreadable:
+        draft.do(Delete(LLAMA_TRIAL, namespace, raw["metadata"]["name"], raw["metadata"]["uid"]))
     assert observed.references.deployment is not None
     keep = observed.references.deployment.spec.sandbox.retain_trials
     current = {trial.metadata.name for trial in observed.trials.finished}

@@ -11,7 +11,7 @@ from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed, Survey
 from slotune.controller.reasons import Reason
 from slotune.controller.survey_look import facts_config_map
-from slotune.controller.trial_pods import survey_server
+from slotune.controller.trial_pods import signed, survey_server
 from slotune.controller.understanding import Surveyed
 from slotune.llama.model_facts import ModelFacts
 from slotune.sandbox.job import ClientImage, network_policy
@@ -67,7 +67,7 @@ def _start(draft: Draft, observed: Observed, look: Survey) -> None:
         draft.unresolved(Reason.REFUSED, str(error))
         return
     uid = str(references.raw["metadata"]["uid"])
-    draft.do(Apply(network_policy(name, namespace, uid, spec.sandbox), SANDBOX_MANAGER), Create(job))
+    draft.do(Apply(network_policy(name, namespace, uid, spec.sandbox), SANDBOX_MANAGER), Create(signed(job)))
     draft.look_again(POLL_S)
     _at_work(draft, "The weights files are looked at before anything is measured.")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slotune.api.labels import SANDBOX_MANAGER
+from slotune.api.labels import MADE_FROM_ANNOTATION, SANDBOX_MANAGER
 from slotune.api.references import Manifests
 from slotune.controller.actions import Apply, StartTrial
 from slotune.controller.borrow_stage import waits_for
+from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
 from slotune.controller.flights import POLL_S, Flight
+from slotune.controller.identity import digest_of
 from slotune.controller.observed import Observed
 from slotune.controller.understanding import Understood
 from slotune.llama.flags import to_args
@@ -19,7 +21,7 @@ from slotune.tuning.pod_client import measuring_limit_s
 from slotune.tuning.pod_reading import read_pod
 from slotune.tuning.trial_objects import trial_of
 
-__all__ = ["start_trial", "survey_server", "trial_server"]
+__all__ = ["job_of", "signed", "start_trial", "survey_server", "trial_server"]
 
 DEFAULT_PORT = 8080
 SLOT_LOST_S = 600.0
@@ -40,24 +42,38 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
         return f"{others} to end (at most {observed.settings.max_trials} at a time)"
     if waits := waits_for(draft, observed, flight):
         return waits
-    deployment, template = observed.references.deployment, observed.references.template
-    assert deployment is not None
-    assert template is not None
     namespace, name = observed.references.key
-    sandbox = deployment.spec.sandbox
+    uid = str(observed.references.raw["metadata"]["uid"])
+    policy = network_policy(name, namespace, uid, understood.manifests.deployment.spec.sandbox)
+    draft.do(Apply(policy, SANDBOX_MANAGER), StartTrial(job_of(observed, understood, flight)))
+    draft.look_again(POLL_S)
+    return "its pod"
+
+
+def job_of(observed: Observed, understood: Understood, flight: Flight) -> Object:
+    """The Job of a trial, as it would be made now.
+
+    Raises UnusableTemplateError when the user's pod can't be measured.
+    """
+    template = observed.references.template
+    assert template is not None
     job = trial_job(
         flight.trial,
         template,
         trial_server(observed, understood, flight),
         gpu_class=understood.manifests.gpu_classes[flight.trial.spec.candidate.gpu_class],
-        sandbox=sandbox,
+        sandbox=understood.manifests.deployment.spec.sandbox,
         client=ClientImage(observed.settings.trial_image, observed.settings.image_pull_policy),
         measuring_s=measuring_limit_s(flight.trial.spec),
     )
-    uid = str(observed.references.raw["metadata"]["uid"])
-    draft.do(Apply(network_policy(name, namespace, uid, sandbox), SANDBOX_MANAGER), StartTrial(job))
-    draft.look_again(POLL_S)
-    return "its pod"
+    return signed(job)
+
+
+def signed(job: Object) -> Object:
+    """A Job that says what it was made from."""
+    metadata = job["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), MADE_FROM_ANNOTATION: digest_of(job["spec"])}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 def survey_server(observed: Observed) -> TrialServer:

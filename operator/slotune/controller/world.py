@@ -6,13 +6,13 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import ValidationError
 
-from slotune.api.labels import TRIAL_LABEL
+from slotune.api.labels import MADE_FROM_ANNOTATION, TRIAL_LABEL
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.cluster import Cluster, Object
@@ -27,7 +27,10 @@ from slotune.sandbox.pod_facts import JobFacts, PodFacts, newest_pod
 from slotune.sandbox.pod_outcome import judge_pod, needed_logs
 from slotune.tuning.trial_objects import trial_of
 
-__all__ = ["Trials", "gather_trials", "holds_a_place", "running_trials"]
+__all__ = ["ReadTrial", "Trials", "gather_trials", "holds_a_place", "read_trial", "running_trials"]
+
+
+ReadTrial = Callable[[Object], LlamaTrial | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Trials:
     """All of this LlamaDeployment's trials that have ended, newest first."""
     leftovers: tuple[JobFacts, ...] = ()
     """Jobs of trials that have ended."""
+    unreadable: tuple[Object, ...] = field(default=(), repr=False)
+    """This LlamaDeployment's trials that another version of slotune has made."""
     reused: int = 0
     """How many of ``finished`` were asked by an earlier search or by others."""
 
@@ -54,6 +59,7 @@ async def gather_trials(
     *,
     hardware: Mapping[str, bool],
     started: MutableMapping[str, LogFacts],
+    read: ReadTrial,
     now: datetime,
 ) -> Trials:
     """Read the trials, and what became of those under way.
@@ -66,10 +72,13 @@ async def gather_trials(
         hardware: whether a GPUClass has a GPU, by name.
         started: how servers came up, by the uid of their pod; what is read now is added. Kubelet's log rotation may
             take it away before a trial ends.
+        read: makes the model of a LlamaTrial; None where another version of slotune has made it.
         now: with time zone.
     """
     namespace, name = references.key
-    own = [found for raw in store.owned(LLAMA_TRIAL, namespace, name) if (found := _live(raw, store))]
+    live = [raw for raw in store.owned(LLAMA_TRIAL, namespace, name) if _is_live(raw, store)]
+    own = [(raw, trial) for raw in live if (trial := read(raw)) is not None]
+    readable = {key_of(raw) for raw, _ in own}
     known = {key_of(raw): (raw, trial) for raw, trial in own}
     ended = [(raw, trial) for raw, trial in own if _is_complete(trial)]
     flights = []
@@ -81,7 +90,7 @@ async def gather_trials(
     others = [
         found
         for raw in store.of_context(LLAMA_TRIAL, namespace, context)
-        if (found := known.get(key_of(raw)) or _live(raw, store)) and _is_complete(found[1])
+        if (found := known.get(key_of(raw)) or _other(raw, store, read)) and _is_complete(found[1])
     ]
     finished = sorted((trial for _, trial in others), key=_when_ended)
     names = {trial.metadata.name for _, trial in ended}
@@ -92,6 +101,7 @@ async def gather_trials(
         leftovers=tuple(
             JobFacts.from_object(job) for job in store.owned(JOB, namespace, name) if job["metadata"]["name"] in names
         ),
+        unreadable=tuple(raw for raw in live if key_of(raw) not in readable),
         reused=sum(trial.spec.llama_deployment != name for trial in finished),
     )
 
@@ -106,20 +116,30 @@ def holds_a_place(job: Object) -> bool:
     return TRIAL_LABEL in labels_of(job) and not _is_over(job) and not job["metadata"].get("deletionTimestamp")
 
 
-def _live(raw: Object, store: Store) -> tuple[Object, LlamaTrial] | None:
-    """A trial that can be read and whose LlamaDeployment lives: others are about to be collected."""
+def read_trial(raw: Object) -> LlamaTrial | None:
+    """The model; None when another version of slotune has made the object: its question is asked anew."""
+    try:
+        return LlamaTrial.from_manifest(raw)
+    except ValidationError:
+        return None
+
+
+def _other(raw: Object, store: Store, read: ReadTrial) -> tuple[Object, LlamaTrial] | None:
+    trial = read(raw) if _is_live(raw, store) else None
+    return None if trial is None else (raw, trial)
+
+
+def _is_live(raw: Object, store: Store) -> bool:
+    """Whether a trial's LlamaDeployment lives: others are about to be collected."""
     namespace, _ = key_of(raw)
     if raw["metadata"].get("deletionTimestamp"):
-        return None
+        return False
     owners = {owner.get("uid"): owner.get("name") for owner in raw["metadata"].get("ownerReferences") or ()}
     for uid, name in owners.items():
         owner = store.get(LLAMA_DEPLOYMENT, namespace, str(name))
         if owner is None or owner["metadata"].get("uid") != uid:
-            return None
-    try:
-        return raw, LlamaTrial.from_manifest(raw)
-    except ValidationError:  # another slotune's: its question is asked anew
-        return None
+            return False
+    return True
 
 
 def _is_complete(trial: LlamaTrial) -> bool:
@@ -178,4 +198,4 @@ async def _flight(
         started[pod.uid] = judgement.server
     elif pod is not None and not isinstance(judgement, Waiting):
         started.pop(pod.uid, None)
-    return Flight(trial, raw, job, judgement)
+    return Flight(trial, raw, job, judgement, (found["metadata"].get("annotations") or {}).get(MADE_FROM_ANNOTATION))

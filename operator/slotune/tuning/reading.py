@@ -178,7 +178,9 @@ def _check_context(
         raise InvalidInputError(
             "spec.search.space.contextSizePerSlot",
             ", ".join(map(str, allowed)),
-            f"{request}: add {context_needed(demand)}, or shorten the prompts",
+            f"{request}, and no model was trained for more than {room}: add {context_needed(demand)}"
+            if min(allowed) >= longest
+            else f"{request}: add {context_needed(demand)}, or shorten the prompts",
         )
 
 

@@ -4,6 +4,7 @@ changes meanwhile, production stays as it is."""
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -312,3 +313,34 @@ async def test_a_search_writes_only_what_is_its_own():
     assert len(written(simulation.cluster.requests, JOB)) > 0
     assert simulation.cluster.find(LLAMA_DEPLOYMENT, NAMESPACE, "chat")["metadata"]["generation"] == 1
     assert GPU_CLASS["metadata"]["name"] == "cpu"
+
+
+async def test_the_service_leads_to_where_the_server_listens_when_a_template_says_another_port():
+    simulation = Simulation(world(seconds=lambda _: 2.0))
+    simulation.apply(owned())
+    await simulation.run(lambda: simulation.cluster.find(SERVICE, NAMESPACE, "chat") is not None, most_s=HOUR)
+    template = deepcopy(owned()["spec"]["template"])
+    template["spec"]["containers"][0]["args"] += ["--port", "9090"]
+    template["spec"]["containers"][0].pop("ports", None)
+    simulation.cluster.change(LLAMA_DEPLOYMENT, NAMESPACE, "chat", spec={"template": template})
+
+    def ports() -> list[int]:
+        return [port["port"] for port in simulation.cluster.find(SERVICE, NAMESPACE, "chat")["spec"]["ports"]]
+
+    await simulation.run(lambda: ports() == [9090], most_s=HOUR)
+    assert ports() == [9090]
+
+
+async def test_a_service_of_that_name_that_slotune_did_not_make_is_left_alone():
+    simulation = Simulation(world(seconds=lambda _: 2.0))
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "chat", "namespace": NAMESPACE},
+        "spec": {"selector": {"app": "other"}, "ports": [{"port": 80}]},
+    }
+    simulation.apply(theirs, owned())
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "TargetConflict")
+    assert "Service" in simulation.condition("Stalled")["message"]
+    assert simulation.cluster.find(SERVICE, NAMESPACE, "chat")["spec"]["selector"] == {"app": "other"}

@@ -231,3 +231,21 @@ async def test_the_last_free_place_is_given_away_once_when_two_look_at_the_same_
     life.deliver()
     await asyncio.gather(*(life.reconciler.reconcile((NAMESPACE, name)) for name in "ab"))
     assert len(simulation.flying()) == 1
+
+
+async def test_a_request_that_fails_for_ever_is_said_although_the_api_server_answers_all_others():
+    simulation = simulated()
+
+    def webhook_is_down(request: Request) -> None:
+        if request.verb == "create" and request.kind == "Job":
+            raise UnavailableError(
+                "POST /apis/batch/v1/namespaces/shop/jobs", 500, "failed calling webhook: no endpoints"
+            )
+
+    simulation.cluster.before = webhook_is_down
+    reason, message = await stalled(simulation)
+    assert reason == "Unavailable"
+    assert "failed calling webhook" in message
+    simulation.cluster.before = lambda _: None
+    await simulation.until_decided()
+    assert_good_statuses(simulation)

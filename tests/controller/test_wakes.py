@@ -135,3 +135,13 @@ async def test_a_scheduler_sleeps_until_something_happens_and_leaves_no_task_beh
     await asyncio.wait_for(sleeping, 5)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_the_end_of_a_scheduler_leaves_that_of_a_newer_object_alone():
+    wakes = Wakes()
+    older = wakes.begin(("shop", "a"))
+    newer = wakes.begin(("shop", "a"))
+    wakes.forget(("shop", "a"), older)
+    wakes.wake([("shop", "a")])
+    assert newer.is_set()
+    assert not older.is_set()

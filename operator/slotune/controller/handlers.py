@@ -105,7 +105,7 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
     )
     async def schedule(*, stopped: Any, name: str, namespace: str | None, **_: Any) -> None:
         key = (namespace or "", name)
-        wake = wakes.event(key)
+        wake = wakes.begin(key)
         while not stopped:
             wake.clear()
             seconds = await scheduled.reconcile(key)
@@ -115,7 +115,7 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
                 if kopf.DaemonStoppingReason.OPERATOR_EXITING in stopped.reason:
                     return  # the finalizer stays, and the next operator begins with it
                 await asyncio.sleep(seconds)
-        wakes.forget(key)
+        wakes.forget(key, wake)
 
     return registry
 
@@ -136,8 +136,11 @@ def _follow(registry: kopf.OperatorRegistry, store: Store, wakes: Wakes, kind: K
     @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"see-{kind.plural}", **filters)
     async def see(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf passes it by name
         manifest: Object = {"apiVersion": kind.api_version, "kind": kind.name} | dict(body)
+        before = store.get(kind, *key_of(manifest))
         if take(store, manifest, gone=type == "DELETED"):
             wake_those_concerned(store, wakes, kind, manifest)
+            if kind == LLAMA_DEPLOYMENT and before is not None:  # its old target may be another one's now
+                wakes.wake(_on_the_same_target(store, before))
 
 
 def take(store: Store, manifest: Object, *, gone: bool) -> bool:
@@ -188,7 +191,7 @@ def wake_those_concerned(store: Store, wakes: Wakes, kind: Kind, manifest: Objec
         wakes.wake([(namespace, owner)])
     if kind == JOB and TRIAL_LABEL in labels_of(manifest):
         seen = store.get(JOB, namespace, name)
-        if seen is None or not holds_a_place(seen):
+        if seen is None or not holds_a_place(store, seen):
             wakes.slot_is_free()
 
 

@@ -68,6 +68,7 @@ class Observer:
         self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
+        self._patched: dict[str, str] = {}
         self._trials: OrderedDict[tuple[str, str], LlamaTrial | None] = OrderedDict()
 
     def _read_trial(self, raw: Object) -> LlamaTrial | None:
@@ -84,6 +85,11 @@ class Observer:
         """The LlamaDeployment as it was seen last."""
         raw = self._store.get(LLAMA_DEPLOYMENT, *key)
         return None if raw is None else {"apiVersion": LLAMA_DEPLOYMENT.api_version, "kind": "LlamaDeployment"} | raw
+
+    @property
+    def running(self) -> int:
+        """Trials that hold a node, of anybody."""
+        return running_trials(self._store)
 
     def trials_to_end(self, key: Key) -> tuple[Delete, ...]:
         """The Jobs of all trials of a LlamaDeployment, as far as they were seen."""
@@ -121,7 +127,7 @@ class Observer:
             )
             return Observed(references, self._settings, now, trials=trials)
         references = await gather_references(raw, self._store, self._cluster)
-        observed = Observed(references, self._settings, now, running=running_trials(self._store))
+        observed = Observed(references, self._settings, now, running=self.running)
         observed = await self._with_serving(observed)
         if references.manifests is None or references.rival is not None:
             trials = await gather_trials(
@@ -196,8 +202,7 @@ class Observer:
         serving = self._store.get(DEPLOYMENT, namespace, name)
         if serving is None:
             serving = await self._get(DEPLOYMENT, namespace, name)
-        has_service = await self._get(SERVICE, namespace, name) is not None
-        return replace(observed, serving=serving, has_service=has_service)
+        return replace(observed, serving=serving, service=await self._get(SERVICE, namespace, name))
 
     async def _with_survey(self, observed: Observed) -> Observed:
         digest = survey_digest(observed.references)
@@ -244,9 +249,8 @@ class Observer:
         """What the rollout's next step asks to be read."""
         references, deployment = observed.references, observed.references.deployment
         assert deployment is not None
-        namespace, name = references.key
-        has_patch = await self._get(CONFIG_MAP, namespace, f"{name}-recommendation") is not None
-        observed = replace(observed, has_patch=has_patch)
+        namespace, _ = references.key
+        observed = replace(observed, has_patch=await self._has_patch(references))
         serving = observed.serving
         if serving is None or references.status.recommendation is None:
             return observed
@@ -323,6 +327,19 @@ class Observer:
         except ConflictError as error:
             return conflict_of(error)
         return None
+
+    async def _has_patch(self, references: References) -> bool:
+        """Whether the ConfigMap with the answer is there; looked at once for each answer."""
+        namespace, name = references.key
+        recommendation = references.status.recommendation
+        if recommendation is None:
+            return False
+        answer = (str(references.raw["metadata"]["uid"]), recommendation.candidate_hash)
+        if self._patched.get(answer[0]) != answer[1]:
+            if await self._get(CONFIG_MAP, namespace, f"{name}-recommendation") is None:
+                return False
+            self._patched[answer[0]] = answer[1]
+        return True
 
     async def _recorded(self, references: References, memory: Memory) -> Object | None:
         """The template to go back to, when a rollout is under way."""

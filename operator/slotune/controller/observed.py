@@ -58,7 +58,8 @@ class Observed:
     """GPUs with their drivers that the nodes' labels name."""
     retuning: Verdict = field(default_factory=Verdict)
     """Whether an answer that is there is looked for again."""
-    has_service: bool = False
+    service: Object | None = field(default=None, repr=False)
+    """The Service of owned mode, whoever made it."""
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""
     autoscalers: tuple[Object, ...] = field(default=(), repr=False)

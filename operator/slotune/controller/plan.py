@@ -43,6 +43,10 @@ MOST_NOTES = 5
 """Of what a trial leaves out; a condition has no room for more."""
 
 
+MISSING_S = 120.0
+"""Between two looks for what the spec names and is not there."""
+
+
 def make_plan(observed: Observed) -> Plan:
     """What is to be done now."""
     draft = Draft(observed.references, observed.now)
@@ -110,6 +114,7 @@ def _missing(draft: Draft, observed: Observed) -> bool:
         return False
     _stop_trials(draft, observed)
     draft.unresolved(Reason.REFERENCE_NOT_FOUND, "; ".join(observed.references.missing))
+    draft.look_again(MISSING_S)  # no watch tells when a ConfigMap or a Secret comes
     return True
 
 

@@ -46,6 +46,7 @@ class Reason(enum.StrEnum):
     VERSION_SKEW = "VersionSkew"  # written for another version of slotune: apply its CRDs
     FORBIDDEN = "Forbidden"  # slotune's role lacks a right that this spec needs
     REFUSED_BY_CLUSTER = "RefusedByCluster"  # the API server or an admission rule refuses what slotune writes
+    UNAVAILABLE = "Unavailable"  # the API server, or a webhook or kubelet behind it, does not answer a request
     INTERNAL_ERROR = "InternalError"  # slotune failed in a way that is a defect of its own
 
     # the baseline
@@ -150,6 +151,7 @@ _STALLING: Final = (
     Reason.NO_CAPACITY,
     Reason.FORBIDDEN,
     Reason.REFUSED_BY_CLUSTER,
+    Reason.UNAVAILABLE,
     Reason.INTERNAL_ERROR,
     Reason.BASELINE_DOES_NOT_START,
     *_UNANSWERED,

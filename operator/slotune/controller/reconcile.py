@@ -39,6 +39,8 @@ __all__ = ["Reconciler"]
 
 CONFLICTS_OF_HASTE = 3
 """Conflicts in a row from which on it is not a matter of having looked too early."""
+UNAVAILABLE_OF_HASTE = 3
+"""Failures in a row from which on a person may want to know."""
 AT_ONCE = 16
 """LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
 
@@ -75,7 +77,7 @@ class Reconciler:
                     seconds = await self._once(key)
                 except UnavailableError as error:
                     run.result = "unavailable"
-                    return self._later(key, error)
+                    return await self._unavailable(key, error)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again later
                     run.result = "error"
                     return await self._failed(key, error)
@@ -105,10 +107,13 @@ class Reconciler:
         # A search may think for seconds; the watches go on meanwhile.
         plan = await asyncio.to_thread(make_plan, observed) if observed.needs_thought else make_plan(observed)
         self._wakes.wait_for_slot(key, plan.waits_for_slot)
+        before = self._observer.running
         try:
             await self._carry_out(raw, plan, now)
         except SlotTakenError:  # another LlamaDeployment was quicker; the end of its trial wakes this one
             self._wakes.wait_for_slot(key, waits=True)
+        if self._observer.running < before:  # a trial that got no node lets others go first
+            self._wakes.slot_is_free()
         return plan.requeue_s
 
     async def _carry_out(self, raw: Object, plan: Plan, now: datetime) -> None:
@@ -122,9 +127,14 @@ class Reconciler:
                 [event_object(note, reference, now=now, reporting_instance=identity) for note in plan.notes]
             )
 
-    def _later(self, key: Key, error: UnavailableError) -> float:
+    async def _unavailable(self, key: Key, error: UnavailableError) -> float:
+        """Wait, ever longer. What stays so is said where it can be: one request may fail for a webhook or a kubelet
+        that is down, while the API server answers all others."""
         log.warning("%s/%s: %s", *key, error)
-        return error.retry_after_s or self._ever_longer(key)
+        seconds = self._ever_longer(key)
+        if self._unwritten[key] >= UNAVAILABLE_OF_HASTE:
+            seconds = max(seconds, await self._failed(key, error))
+        return error.retry_after_s or seconds
 
     def _ever_longer(self, key: Key) -> float:
         count = self._unwritten[key] = self._unwritten.get(key, 0) + 1
@@ -186,12 +196,14 @@ def _told(error: Exception) -> tuple[Reason, str]:
         return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
     if isinstance(error, ForbiddenError):
         cure = "Give it the right, or turn off what needs it."
-        if "deployments" in error.message:
+        if not {"deployments", "services"}.isdisjoint(error.what.split("/")):
             cure = (
                 "Set permissions.deployments to Write in the chart (without it: the component config/rollout), or have "
                 "nothing written: sandbox.mode SpareGPU, rollout.mode Recommend, spec.targetRef."
             )
         return Reason.FORBIDDEN, f"slotune's role does not allow {error.what}: {error.message}. {cure}"
+    if isinstance(error, UnavailableError):
+        return Reason.UNAVAILABLE, f"{error.what} fails again and again: {error.message}. It is tried again."
     if isinstance(error, ConflictError):
         cure = "Let it give the field up, or set rollout.mode to Recommend."
         return Reason.FIELD_OWNED_BY_OTHER, f"{error.what} meets what others own: {error.message}. {cure}"

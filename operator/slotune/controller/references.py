@@ -142,7 +142,9 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     documents += [_document(found) for found in _watched(deployment, namespace, store)]
     if target is not None:
         documents.append(_document(_as_before(target, status)))
-    unreadable: list[str] = []
+    found_classes, unreadable = await _hidden_classes(deployment, store, cluster)
+    documents += [_document(found) for found in found_classes]
+    hidden = bool(unreadable)
     prompts: set[tuple[str, str]] = set()
     template = raw["spec"].get("template") if target is None else target["spec"]["template"]
     for kind, name, place in _data_of(deployment, _workload(documents), template or {}):
@@ -161,6 +163,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     problems = list(inventory.problems)
     (entry,) = [one for one in inventory.of("LlamaDeployment") if one.name == key_of(raw)[1]]
     manifests = resolve(entry, inventory, {"": NOWHERE}, problems)
+    problems = [one for one in problems if not (hidden and one.field.startswith("spec.gpuClasses["))]
     missing = (*unreadable, *(sentence_of(problem) for problem in problems))
     if manifests is not None:
         missing = (*missing, *_files(manifests))
@@ -174,6 +177,28 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         rival=_rival(raw, deployment, store),
         about=_about(documents, prompts),
     )
+
+
+async def _hidden_classes(
+    deployment: LlamaDeployment, store: Store, cluster: Cluster
+) -> tuple[list[Object], list[str]]:
+    """GPUClasses, read one by one where the operator may not follow them all, and what is to be said of those that it
+    may not read either: that none is known does not mean that there is none."""
+    found: list[Object] = []
+    unreadable: list[str] = []
+    if GPU_CLASS.name not in store.hidden:
+        return found, unreadable
+    for index, reference in enumerate(deployment.spec.gpu_classes):
+        try:
+            found.append(await cluster.get(GPU_CLASS, None, reference.name))
+        except NotFoundError:
+            continue  # resolving says where it is missed
+        except ForbiddenError:
+            unreadable.append(
+                f"spec.gpuClasses[{index}].name is {reference.name}: slotune may not read GPUClasses: set "
+                "rbac.clusterScopedReads in the chart, or allow it in slotune's role"
+            )
+    return found, unreadable
 
 
 def _as_before(target: Object, status: LlamaDeploymentStatus) -> Object:

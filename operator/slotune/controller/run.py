@@ -146,7 +146,7 @@ async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> f
                 store.put(manifest)
             allowed.add(kind)
         except ForbiddenError:
-            continue
+            store.hidden.add(kind.name)
     return frozenset(allowed)
 
 

@@ -3,10 +3,14 @@ baseline, exactly as the user wrote it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from slotune.api.kubernetes_types import PodTemplate
 from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.api.server_container import server_container
 from slotune.controller.actions import Apply
+from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
 from slotune.controller.observed import Observed
 from slotune.controller.reasons import Reason
@@ -32,14 +36,12 @@ def serve(draft: Draft, observed: Observed) -> bool:
         draft.unresolved(Reason.INVALID_SPEC, f"spec.container: {cure} ({names})")
         return False
     serving, raw = observed.serving, observed.references.raw
-    if serving is not None and not _is_ours(serving["metadata"], raw["metadata"]["uid"]):
-        name = raw["metadata"]["name"]
-        draft.unresolved(
-            Reason.TARGET_CONFLICT,
-            f"metadata.name is {name}: there is a Deployment of that name which slotune did not make. Tune it with "
-            "spec.targetRef instead of spec.template, or rename one of the two.",
-        )
-        return False
+    for taken, cure in ((serving, "tune it with spec.targetRef instead of spec.template, or "), (observed.service, "")):
+        if taken is not None and not _is_ours(taken["metadata"], raw["metadata"]["uid"]):
+            what = f"metadata.name is {raw['metadata']['name']}: there is a {taken['kind']} of that name"
+            words = f"{what} which slotune did not make: {cure}rename one of the two."
+            draft.unresolved(Reason.TARGET_CONFLICT, words)
+            return False
     wanted = serving_deployment(deployment, raw["spec"]["template"], None, deployment.spec.replicas or 1)
     if serving is None:
         draft.do(Apply(wanted, ROLLOUT_MANAGER))
@@ -51,17 +53,36 @@ def serve(draft: Draft, observed: Observed) -> bool:
         scaled = not found.replicas_owners and found.desired != wanted["spec"]["replicas"]
         if found.source != source or scaled:
             draft.do(Apply(wanted, ROLLOUT_MANAGER))
-    if not observed.has_service:
-        port = stated_port(template, container.name)
-        draft.do(Apply(serving_service(deployment, raw["spec"]["template"], container.name, port), ROLLOUT_MANAGER))
+    _keep_the_service(draft, observed, container.name)
     return True
 
 
-def stated_port(template: PodTemplate, name: str) -> int | None:
+def _keep_the_service(draft: Draft, observed: Observed, container: str) -> None:
+    """The Service leads to where the pods that serve now listen, which may not be where the next ones will."""
+    deployment, references = observed.references.deployment, observed.references
+    assert deployment is not None
+    written = references.raw["spec"]["template"]
+    template = written if observed.serving is None else observed.serving["spec"]["template"]
+    config_maps = {} if references.manifests is None else references.manifests.config_maps
+    port = stated_port(PodTemplate.from_manifest(template), container, config_maps)
+    wanted = serving_service(deployment, template, container, port)
+    if observed.service is None or not _leads_there(observed.service["spec"], wanted["spec"]):
+        draft.do(Apply(wanted, ROLLOUT_MANAGER))
+
+
+def _leads_there(found: Object, wanted: Object) -> bool:
+    ports = [{name: port.get(name) for name in ("name", "port", "targetPort")} for port in found.get("ports") or ()]
+    asked = [{name: port.get(name) for name in ("name", "port", "targetPort")} for port in wanted["ports"]]
+    return ports == asked and found.get("selector") == wanted["selector"]
+
+
+def stated_port(
+    template: PodTemplate, name: str, config_maps: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> int | None:
     """Where the flags or variables say that llama-server listens; None when they say nothing that can be read here."""
     container = template.container(name)
     assert container is not None
-    pod = read_pod(template, container, {})
+    pod = read_pod(template, container, config_maps)
     words = [word.text for word in pod.words]
     variables = {variable.name: variable.value for variable in pod.variables.values() if variable.value is not None}
     stated = [setting for setting in read(words, variables).settings if setting.flag.name == "--port"]

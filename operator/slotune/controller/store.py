@@ -52,6 +52,8 @@ class Store:
     _objects: dict[str, dict[Key, Object]] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], dict[Key, set[Key]]] = field(default_factory=dict)
     """For each kind and indexed label: keys of objects by namespace and value."""
+    hidden: set[str] = field(default_factory=set)
+    """Kinds that the operator's role does not let it follow, by name: that nothing is here of them says nothing."""
     _gone: dict[str, None] = field(default_factory=dict)
     """Uids of objects that are gone, the oldest first."""
 

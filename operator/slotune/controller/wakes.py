@@ -17,14 +17,20 @@ class Wakes:
         self._events: dict[Key, asyncio.Event] = {}
         self._waiting_for_slot: set[Key] = set()
 
+    def begin(self, key: Key) -> asyncio.Event:
+        """A scheduler begins: the event that it waits for. One that still ends for an older object loses its own."""
+        event = self._events[key] = asyncio.Event()
+        return event
+
     def event(self, key: Key) -> asyncio.Event:
-        """The event that its scheduler waits for."""
+        """The event of the scheduler."""
         return self._events.setdefault(key, asyncio.Event())
 
-    def forget(self, key: Key) -> None:
-        """The object is gone."""
-        self._events.pop(key, None)
-        self._waiting_for_slot.discard(key)
+    def forget(self, key: Key, event: asyncio.Event | None = None) -> None:
+        """The scheduler that waited for ``event`` has ended; one for another object of the same name is left alone."""
+        if event is None or self._events.get(key) is event:
+            self._events.pop(key, None)
+            self._waiting_for_slot.discard(key)
 
     def wake(self, keys: Iterable[Key]) -> None:
         """Have these look again. Keys without a scheduler are ignored."""

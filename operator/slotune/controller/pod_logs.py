@@ -11,6 +11,10 @@ from slotune.sandbox.pod_facts import EventFacts, PodFacts
 
 __all__ = ["read_events", "read_logs"]
 
+_GONE = "unable to retrieve container logs for "
+"""What kubelet answers, as if it were the log, about an instance that its runtime has removed: the one before the last,
+once a sidecar has ended twice."""
+
 
 async def read_logs(cluster: Cluster, namespace: str, pod: str, wanted: Sequence[LogRequest]) -> Logs:
     """The logs of a pod. One that is gone, or of a container that never started, is left out."""
@@ -24,7 +28,7 @@ async def read_logs(cluster: Cluster, namespace: str, pod: str, wanted: Sequence
             limit_bytes=one.limit_bytes,
             tail_lines=one.tail_lines,
         )
-        if text is not None:
+        if text is not None and not text.startswith(_GONE):
             found[one] = text
     return found
 

@@ -78,8 +78,7 @@ def _as_lists(node: Any) -> Any:
 def applied(
     live: Object, manifest: Object, owners: dict[str, set[Path]], manager: str, *, force: bool
 ) -> tuple[Object, dict[str, set[Path]], list[tuple[str, Path]]]:
-    """(object, owners, conflicts) after ``manager`` applied ``manifest``; nothing is changed in place. Items of a list
-    come in the order of what was applied, as Kubernetes has it since 1.27."""
+    """(object, owners, conflicts) after ``manager`` applied ``manifest``; nothing is changed in place."""
     wanted = {path: value for path, value in leaves(manifest) if path not in NOT_OWNED}
     before = dict(leaves(live))
     others = {name: set(paths) for name, paths in owners.items() if name != manager}
@@ -96,7 +95,34 @@ def applied(
     kept_by_others = set().union(*others.values()) if others else set()
     dropped = owners.get(manager, set()) - set(wanted) - kept_by_others
     kept = {path: value for path, value in before.items() if path not in dropped and path not in wanted}
-    return grown(wanted | kept), {**others, manager: set(wanted)}, []
+    return _ordered(grown(wanted | kept), live, manifest), {**others, manager: set(wanted)}, []
+
+
+def _ordered(value: Any, live: Any, sent: Any, name: str = "") -> Any:
+    """Items of lists in the order that structured-merge-diff gives them: what stays keeps its place, what is new comes
+    behind, and items that were sent come in the order in which they were."""
+    if isinstance(value, dict):
+        inner = [one if isinstance(one, dict) else {} for one in (live, sent)]
+        return {at: _ordered(item, inner[0].get(at), inner[1].get(at), at) for at, item in value.items()}
+    key = KEYS.get(name)
+    if key is None or not isinstance(value, list) or not all(isinstance(one, dict) and key in one for one in value):
+        return value
+    items = {one[key]: one for one in value}
+    lefts, rights = ({one[key]: one for one in side or ()} for side in (live, sent))
+    order = _merged_order([at for at in lefts if at in items], list(rights))
+    return [_ordered(items[at], lefts.get(at), rights.get(at)) for at in order]
+
+
+def _merged_order(left: list[Any], right: list[Any]) -> list[Any]:
+    order: list[Any] = []
+    rest = list(left)
+    for at in [*right, None]:
+        while rest and rest[0] not in right:
+            order.append(rest.pop(0))
+        if at is not None:
+            order.append(at)
+            rest = [one for one in rest if one != at]
+    return order
 
 
 def managed_fields(owners: Mapping[str, set[Path]], time: str) -> list[Object]:

@@ -367,3 +367,23 @@ async def test_replicas_that_an_autoscaler_has_set_are_left_alone_in_owned_mode(
     simulation.cluster.change(DEPLOYMENT, NAMESPACE, "chat", spec={"replicas": 4})
     await simulation.run(most_s=HOUR)
     assert deployment(simulation)["spec"]["replicas"] == 4
+
+
+async def test_an_answer_that_only_changes_the_replicas_keeps_the_flags_of_the_one_before():
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    hand_over_args(simulation)
+    owners = simulation.cluster.owners["Deployment", NAMESPACE, "web"]
+    owners["kubectl"].discard(("spec", "replicas"))
+    owners["slotune-rollout"].add(("spec", "replicas"))
+    simulation.cluster.change(DEPLOYMENT, NAMESPACE, "web", metadata={"labels": {"handed": "over too"}})
+    await until(simulation, "RolledOut", "True", "RolledOut")
+    args = args_of(simulation, "web")
+    assert args[args.index("-np") + 1] == "4"
+    assert deployment(simulation, "web")["spec"]["replicas"] == 1
+    change(simulation, workload={"inline": {"load": {"requestRate": "8"}}})
+    await simulation.run(lambda: simulation.says("SearchCompleted")[0] != "True", most_s=60)
+    await simulation.until_decided()
+    await until(simulation, "RolledOut", "True", "RolledOut")
+    assert deployment(simulation, "web")["spec"]["replicas"] == 2
+    assert args_of(simulation, "web") == args
+    assert_good_statuses(simulation)

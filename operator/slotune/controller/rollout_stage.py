@@ -45,6 +45,7 @@ from slotune.rollout.steps import (
     Wait,
     WriteAhead,
 )
+from slotune.rollout.tuned import tuned_deployment, untuned_deployment
 from slotune.search.decision import Decision
 from slotune.search.problem import Problem
 from slotune.tuning.trial_objects import candidate_of
@@ -202,8 +203,8 @@ def _take(draft: Draft, observed: Observed, understood: Understood, step: Rollou
 
 
 def apply_manifest(references: References, understood: Understood, step: Apply) -> Object:
-    """What server-side apply sends for a candidate: the whole Deployment where it is slotune's own, else only the
-    fields that change."""
+    """What server-side apply sends for a candidate: the whole Deployment where it is slotune's own, else the fields
+    that change and those that slotune set before."""
     deployment = references.deployment
     assert deployment is not None
     change = _change(understood, _wanted(references))
@@ -211,10 +212,7 @@ def apply_manifest(references: References, understood: Understood, step: Apply) 
         template = change.patched_template(references.raw["spec"]["template"])
         more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
         return serving_deployment(deployment, template, step.candidate_hash, step.replicas, **more)
-    patch = change.template_patch()
-    metadata = patch.setdefault("metadata", {})
-    metadata["annotations"] = {**metadata.get("annotations", {}), CANDIDATE_ANNOTATION: step.candidate_hash}
-    return _on_target(references.target, patch, step.replicas)
+    return tuned_deployment(references.target, change, step.candidate_hash, step.replicas)
 
 
 def _lost(observed: Observed, step: RollBack) -> str:
@@ -231,28 +229,15 @@ def _recorded(observed: Observed, step: RollBack) -> Object:
 
 
 def _way_back(observed: Observed, step: RollBack) -> Object:
-    """The template that was recorded, whole."""
+    """The template that was recorded; on a target, what of it slotune had changed, so that the rest stays others'."""
     references, template = observed.references, _recorded(observed, step)
     assert references.deployment is not None
     if references.target is not None:
-        return _on_target(references.target, template, step.replicas)
+        return untuned_deployment(references.target, template, step.replicas)
     more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     candidate_hash = annotations.get(CANDIDATE_ANNOTATION)
     return serving_deployment(references.deployment, template, candidate_hash, step.replicas, **more)
-
-
-def _on_target(target: Object, template: Object, replicas: int | None) -> Object:
-    metadata = target["metadata"]
-    spec: Object = {"template": template}
-    if replicas is not None:
-        spec["replicas"] = replicas
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
-        "spec": spec,
-    }
 
 
 def _wanted(references: References) -> Candidate:

@@ -18,6 +18,7 @@ from slotune.api.labels import ROLLOUT_MANAGER
 
 __all__ = [
     "CANDIDATE_ANNOTATION",
+    "RESTARTED",
     "SOURCE_ANNOTATION",
     "Capacity",
     "Conflict",
@@ -34,7 +35,7 @@ CANDIDATE_ANNOTATION: Final = "slotune.dev/candidate"
 SOURCE_ANNOTATION: Final = "slotune.dev/source"
 """On an owned Deployment: digest of the pod template as slotune sent it, before the API server filled in defaults."""
 
-_RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
+RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """``kubectl rollout restart`` writes it: new pods of the same configuration."""
 _DEFAULT_SHARE: Final = "25%"
 """Of a rolling update's maxSurge and maxUnavailable."""
@@ -253,7 +254,7 @@ def template_digest(template: JSON) -> str:
 
 def _pruned(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
-        kept = {name: _pruned(item, name) for name, item in value.items() if item is not None and name != _RESTARTED}
+        kept = {name: _pruned(item, name) for name, item in value.items() if item is not None and name != RESTARTED}
         return {
             name: item
             for name, item in kept.items()

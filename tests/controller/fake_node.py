@@ -81,8 +81,12 @@ class FakeNode:
     measured: list[Trial] = field(default_factory=list)
     """Trials of which a load client came to its end, each as often as it did."""
     most_at_once: int = 0
+    most_placed_at_once: int = 0
+    """Of the trials that had a node."""
     _results: dict[str, TrialResult] = field(default_factory=dict)
     _since: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    _placed: dict[str, datetime] = field(default_factory=dict)
+    """When the pod of a trial's Job got the node, by the Job's uid."""
 
     def tick(self) -> None:
         """Everything that has happened by now."""
@@ -91,6 +95,7 @@ class FakeNode:
         alive = [pod for pod in self.cluster.all_of(POD) if pod["status"]["phase"] in {"Pending", "Running"}]
         trials = [pod for pod in alive if "slotune.dev/trial" in pod["metadata"]["labels"]]
         self.most_at_once = max(self.most_at_once, len(trials))
+        self.most_placed_at_once = max(self.most_placed_at_once, sum(self._is_placed(pod) for pod in trials))
         for deployment in self.cluster.all_of(DEPLOYMENT):
             self._deploy(deployment)
 
@@ -99,7 +104,7 @@ class FakeNode:
         now = self.cluster.now()
         moments: list[datetime] = []
         for job in self.cluster.all_of(JOB):
-            made = _time(job["metadata"]["creationTimestamp"])
+            made = self._placed.get(job["metadata"]["uid"]) or _time(job["metadata"]["creationTimestamp"])
             moments += [made + timedelta(seconds=age) for age in self._ages(job)]
         moments += [since + timedelta(seconds=self.deploys_s) for _, since in self._since.values()]
         return min((moment for moment in moments if moment > now), default=None)
@@ -123,6 +128,8 @@ class FakeNode:
             return
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         pod_name = f"{name}-{job['metadata']['uid']}"
+        if job["spec"].get("suspend"):
+            return
         if ("Pod", namespace, pod_name) not in self.cluster.objects:
             if self.refused:
                 self._refuse_pod(namespace, name)
@@ -135,8 +142,30 @@ class FakeNode:
         age = (self.cluster.now() - made).total_seconds()
         if SURVEY_LABEL in job["metadata"]["labels"]:
             self._survey(job, pod_name, made, age)
-        else:
-            self._trial(job, pod_name, made, age)
+        elif self._takes(job, pod_name, age):
+            made = self._placed[job["metadata"]["uid"]]
+            self._trial(job, pod_name, made, (self.cluster.now() - made).total_seconds())
+
+    def _takes(self, job: Object, pod: str, age: float) -> bool:
+        """Whether the trial's pod has the node: one at a time, as its anti-affinity asks."""
+        uid = job["metadata"]["uid"]
+        if uid in self._placed:
+            return True
+        spec = _trial_spec(job)
+        assert spec is not None
+        fate = self.fate(trial_of(spec), self.pods_of[job["metadata"]["name"]])
+        taken = any(
+            self._is_placed(other)
+            for other in self.cluster.all_of(POD)
+            if other["status"]["phase"] in {"Pending", "Running"}
+        )
+        if self._stuck(job, pod, "unschedulable" if taken and fate != "image pull" else fate, age):
+            return False
+        self._placed[uid] = self.cluster.now()
+        return True
+
+    def _is_placed(self, pod: Object) -> bool:
+        return any(owner["uid"] in self._placed for owner in pod["metadata"]["ownerReferences"])
 
     def _refuse_pod(self, namespace: str, job: str) -> None:
         self.cluster.put(
@@ -243,10 +272,12 @@ class FakeNode:
         self.cluster.container_logs[job["metadata"]["namespace"], pod, LOAD_CLIENT, False] = text
 
     def _pod_is(self, job: Object, pod: str, phase: str, *, conditions: tuple[Object, ...] = (), **more: Any) -> None:
-        made = job["metadata"]["creationTimestamp"]
+        uid, made = job["metadata"]["uid"], job["metadata"]["creationTimestamp"]
+        made = _stamp(self._placed[uid]) if uid in self._placed else made
         placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": made}
         status = {"phase": phase, "startTime": made, "conditions": [placed, *conditions], **more}
-        self.cluster.change(POD, job["metadata"]["namespace"], pod, status=status)
+        spec = {"nodeName": "node-1"}
+        self.cluster.change(POD, job["metadata"]["namespace"], pod, spec=spec, status=status)
 
     def _job_is(self, job: Object, kind: str, reason: str) -> None:
         condition = {"type": kind, "status": "True", "reason": reason, "message": reason}

@@ -11,11 +11,11 @@ import pytest
 
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.flights import MOST_INTERRUPTIONS
-from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL
+from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, POD
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search.trial import Trial
-from tests.controller.manifests import NAMESPACE, owned, target, targeting
+from tests.controller.manifests import GPU_CLASS, NAMESPACE, owned, target, targeting
 from tests.controller.simulation import Simulation, assert_good_statuses, world
 
 HOUR = 3600.0
@@ -152,6 +152,65 @@ async def test_a_gpu_that_never_comes_is_no_failed_candidate():
     await simulation.until_decided()
     assert simulation.says("Stalled") == ("", "")
     assert all(count == 1 for count in simulation.node.pods_of.values())
+    assert_good_statuses(simulation)
+
+
+def two_classes(simulation: Simulation) -> None:
+    """Of the second one there is no node."""
+    simulation.apply({**GPU_CLASS, "metadata": {"name": "gpu"}})
+    simulation.node.fate = lambda trial, _: "unschedulable" if trial.candidate.gpu_class == "gpu" else "measured"
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+async def test_a_trial_that_gets_no_gpu_keeps_no_other_from_being_measured(seed):
+    simulation = simulated(late=None if seed is None else Random(seed))
+    two_classes(simulation)
+    simulation.apply(owned("first", gpuClasses__0__name="gpu"))
+    await simulation.run(lambda: bool(simulation.flying()), most_s=HOUR)
+    simulation.apply(owned("second"))
+    began = simulation.now
+    await simulation.until_decided("second", most_s=HOUR)
+    assert (simulation.now - began).total_seconds() < 600
+    assert simulation.says("SearchCompleted", "second") == ("True", "Found")
+    await simulation.run(most_s=6 * HOUR)
+    assert simulation.says("Stalled", "first") == ("True", "NoCapacity")
+    assert simulation.node.most_placed_at_once == 1
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided("first")
+    assert simulation.says("SearchCompleted", "first") == ("True", "Found")
+    assert simulation.node.most_placed_at_once == 1
+    assert_good_statuses(simulation)
+
+
+async def test_a_trial_that_gets_its_gpu_while_another_is_measured_waits_for_that_one():
+    simulation = simulated(max_trials=1)
+    two_classes(simulation)
+    simulation.apply(owned("first", gpuClasses__0__name="gpu"))
+    await simulation.run(lambda: bool(simulation.flying()), most_s=HOUR)
+    simulation.apply(owned("second"))
+    await simulation.run(lambda: len(simulation.node.measured) == 1, most_s=HOUR)
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided("first")
+    await simulation.until_decided("second")
+    assert {simulation.says("SearchCompleted", one) for one in ("first", "second")} == {("True", "Found")}
+    assert simulation.node.most_placed_at_once == 1
+    assert_good_statuses(simulation)
+
+
+async def test_a_trial_that_a_queue_holds_back_keeps_no_other_from_being_measured():
+    simulation = simulated()
+    simulation.apply(owned("first"))
+    await simulation.run(lambda: bool(simulation.flying()), most_s=60)
+    (job,) = simulation.flying()
+    simulation.cluster.change(JOB, NAMESPACE, job["metadata"]["name"], spec={"suspend": True})
+    simulation.cluster.remove(POD, NAMESPACE, f"{job['metadata']['name']}-{job['metadata']['uid']}")
+    simulation.apply(owned("second"))
+    await simulation.until_decided("second", most_s=HOUR)
+    assert simulation.says("SearchCompleted", "first")[0] == "False"
+    assert simulation.says("SearchCompleted", "second") == ("True", "Found")
+    simulation.cluster.change(JOB, NAMESPACE, job["metadata"]["name"], spec={"suspend": False})
+    await simulation.until_decided("first", most_s=HOUR)
+    assert simulation.says("SearchCompleted", "first") == ("True", "Found")
     assert_good_statuses(simulation)
 
 

@@ -297,6 +297,7 @@ def test_a_gpu_that_never_comes_stalls_the_search_and_fails_no_candidate():
     assert judge(unscheduled(60)) == Waiting(
         "Pending", "Unschedulable", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     )
+    assert judge(unscheduled(59)).reason == "Scheduling"  # what was there before may be just leaving
     stalled = judge(unscheduled(1801))
     assert isinstance(stalled, Blocked)
     assert stalled.reason == "NoCapacity"

@@ -28,8 +28,10 @@ from slotune.tuning.trial_progress import progress_status
 __all__ = [
     "MOST_INTERRUPTIONS",
     "POLL_S",
+    "WITHOUT_A_NODE",
     "Flight",
     "Landing",
+    "begun_anew",
     "land",
     "owner_reference",
     "patience_s",
@@ -42,6 +44,8 @@ SLOW_POLL_S = 30.0
 """The same while it waits: for a node, an image, its turn."""
 MOST_INTERRUPTIONS = 5
 """After so many a person is asked."""
+WITHOUT_A_NODE = frozenset({"Unschedulable", "NoCapacity", "QuotaExceeded"})
+"""Reasons of a trial whose Job is there and keeps no other from running: no node has taken its pod, or will soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,14 @@ def land(flight: Flight, now: datetime) -> Landing:
             return Landing((_status(flight, status),) if changed else (), waiting=waiting)
         case None:
             return Landing()
+
+
+def begun_anew(flight: Flight, now: datetime) -> tuple[Action, ...]:
+    """Take back that it has no node, before its Job is made: of a new Job that is not known."""
+    status = flight.trial.status
+    if status is None or (status.phase != "Queued" and status.reason not in WITHOUT_A_NODE):
+        return ()
+    return (_waits(flight, "Pending", "Starting", "its Job is made", now),)
 
 
 def patience_s(job: JobFacts, judgement: object, now: datetime) -> float:

@@ -30,7 +30,7 @@ from slotune.controller.references import References, gather_references, parse
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
-from slotune.controller.rollout_stage import apply_manifest, next_rollout_step, stands
+from slotune.controller.rollout_stage import next_rollout_step, rollout_manifest, stands
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
@@ -43,10 +43,10 @@ from slotune.production.queries import Pods, queries_for
 from slotune.production.watch import next_look, observe
 from slotune.rollout.facts import Conflict, Readings
 from slotune.rollout.facts import Look as RolloutLook
-from slotune.rollout.last_good import record_name
+from slotune.rollout.last_good import LastGoodLostError, record_name
 from slotune.rollout.memory import Memory
 from slotune.rollout.planner import is_under_way
-from slotune.rollout.steps import Apply, Drain, RolloutStep, Verify
+from slotune.rollout.steps import Apply, Drain, RollBack, RolloutStep, Verify
 from slotune.rollout.windows import UnknownTimeZoneError
 from slotune.tuning.status_values import digest
 
@@ -267,6 +267,7 @@ class Observer:
         if memory.rollout is not None and memory.rollout.stage in _MAY_CUT_ANSWERS:
             slots = await self._reader.slots(serving, _port(understood), observed.now)
         observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity, slots=slots))
+        observed = replace(observed, recorded=await self._recorded(references, memory))
         step = _step(observed, understood)
         match step:
             case Drain() if slots is None:
@@ -274,11 +275,11 @@ class Observer:
                 readings = replace(observed.readings, slots=slots)
             case Verify() if step.next_look <= observed.now:
                 readings = replace(observed.readings, look=await self._rollout_look(observed, understood))
-            case Apply() if references.target is not None:
-                readings = replace(observed.readings, conflict=await self._dry_run(references, understood, step))
+            case Apply() | RollBack() if references.target is not None:
+                readings = replace(observed.readings, conflict=await self._dry_run(observed, understood, step))
             case _:
                 readings = observed.readings
-        return replace(observed, readings=readings, recorded=await self._recorded(references, memory))
+        return replace(observed, readings=readings)
 
     async def _with_production(self, observed: Observed) -> Observed:
         """What Prometheus says, when a look is due."""
@@ -319,13 +320,15 @@ class Observer:
             now=observed.now,
         )
 
-    async def _dry_run(self, references: References, understood: Understood, step: Apply) -> Conflict | None:
+    async def _dry_run(self, observed: Observed, understood: Understood, step: Apply | RollBack) -> Conflict | None:
         """Who owns a field that the apply would take; None when nobody does."""
-        manifest = apply_manifest(references, understood, step)
         try:
+            manifest = rollout_manifest(observed, understood, step)
             await self._cluster.apply(manifest, ROLLOUT_MANAGER, force=False, dry_run=True)
         except ConflictError as error:
             return conflict_of(error)
+        except LastGoodLostError:  # the plan says so
+            return None
         return None
 
     async def _has_patch(self, references: References) -> bool:

@@ -10,7 +10,7 @@ from slotune.controller.actions import Apply, StartTrial
 from slotune.controller.borrow_stage import waits_for
 from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
-from slotune.controller.flights import POLL_S, Flight
+from slotune.controller.flights import POLL_S, Flight, begun_anew
 from slotune.controller.identity import digest_of
 from slotune.controller.observed import Observed
 from slotune.controller.understanding import Understood
@@ -45,6 +45,7 @@ def start_trial(draft: Draft, observed: Observed, understood: Understood, flight
     namespace, name = observed.references.key
     uid = str(observed.references.raw["metadata"]["uid"])
     policy = network_policy(name, namespace, uid, understood.manifests.deployment.spec.sandbox)
+    draft.do(*begun_anew(flight, observed.now))
     draft.do(Apply(policy, SANDBOX_MANAGER), StartTrial(job_of(observed, understood, flight)))
     draft.look_again(POLL_S)
     return "its pod"

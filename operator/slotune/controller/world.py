@@ -16,7 +16,7 @@ from slotune.api.labels import MADE_FROM_ANNOTATION, TRIAL_LABEL
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.cluster import Cluster, Object
-from slotune.controller.flights import Flight
+from slotune.controller.flights import WITHOUT_A_NODE, Flight
 from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, POD
 from slotune.controller.pod_logs import read_events, read_logs
 from slotune.controller.references import References
@@ -107,13 +107,22 @@ async def gather_trials(
 
 
 def running_trials(store: Store) -> int:
-    """Trials that hold, or wait for, a GPU anywhere."""
-    return sum(holds_a_place(job) for job in store.of(JOB).values())
+    """Trials that hold a node anywhere, or are about to."""
+    return sum(holds_a_place(store, job) for job in store.of(JOB).values())
 
 
-def holds_a_place(job: Object) -> bool:
-    """Whether a Job counts among the trials that run at the same time."""
-    return TRIAL_LABEL in labels_of(job) and not _is_over(job) and not job["metadata"].get("deletionTimestamp")
+def holds_a_place(store: Store, job: Object) -> bool:
+    """Whether a Job counts among the trials that run at the same time.
+
+    One that waits in a queue, or for a node that nobody has, does not: others would wait with it for good.
+    """
+    if TRIAL_LABEL not in labels_of(job) or _is_over(job) or job["metadata"].get("deletionTimestamp"):
+        return False
+    if (job.get("spec") or {}).get("suspend"):
+        return False
+    trial = store.get(LLAMA_TRIAL, *key_of(job))
+    status = (trial or {}).get("status") or {}
+    return status.get("phase") != "Queued" and status.get("reason") not in WITHOUT_A_NODE
 
 
 def read_trial(raw: Object) -> LlamaTrial | None:

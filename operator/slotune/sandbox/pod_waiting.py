@@ -15,6 +15,8 @@ __all__ = ["waiting_for", "waiting_for_its_start", "waiting_for_its_volumes", "w
 GRACE_S = 120.0
 """A registry that stumbles, a ConfigMap that comes a moment later, a webhook that restarts: kubelet and the Job's
 controller try again by themselves."""
+SOON_S = 60.0
+"""A pod that finds no place is likely to find one within this time: what was there before is just leaving."""
 
 _PULL: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
@@ -69,7 +71,7 @@ def _refused(refused: EventFacts, waited_s: float, capacity_timeout_s: float) ->
     if "exceeded quota" in refused.message:
         if waited_s >= capacity_timeout_s:
             return Blocked("QuotaExceeded", f"{refused.message}: raise the quota, or let trials run in a quieter time")
-        return Waiting("Pending", "QuotaExceeded", refused.message)
+        return Waiting("Pending", "PodRefused" if waited_s < SOON_S else "QuotaExceeded", refused.message)
     reason = "PodSecurity" if "PodSecurity" in refused.message else "PodRefused"
     if waited_s < GRACE_S and reason != "PodSecurity":
         return Waiting("Pending", reason, refused.message)
@@ -93,7 +95,7 @@ def _for_a_node(case: PodCase) -> Judgement | None:
     scheduled = case.pod.conditions.get("PodScheduled")
     said = (scheduled and scheduled.message) or "the scheduler has not said why"
     if waited_s < case.capacity_timeout_s:
-        return Waiting("Pending", "Unschedulable", said)
+        return Waiting("Pending", "Scheduling" if waited_s < SOON_S else "Unschedulable", said)
     return Blocked(
         "NoCapacity",
         f"no node took the trial's pod for {waited_s / 60:.0f} min ({said}): free a GPU or add a node, allow more time "

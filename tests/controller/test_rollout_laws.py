@@ -387,3 +387,36 @@ async def test_an_answer_that_only_changes_the_replicas_keeps_the_flags_of_the_o
     assert deployment(simulation, "web")["spec"]["replicas"] == 2
     assert args_of(simulation, "web") == args
     assert_good_statuses(simulation)
+
+
+async def test_a_way_back_that_somebody_else_bars_is_said_and_not_tried_for_ever():
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    hand_over_args(simulation)
+    simulation.reader.outcome = "Missed"
+    await simulation.run(lambda: "slotune.dev/candidate" in str(deployment(simulation, "web")), most_s=2 * HOUR)
+    owners = simulation.cluster.owners["Deployment", NAMESPACE, "web"]
+    owners["argocd"] = {path for path in owners["slotune-rollout"] if path[-1] == "args"}
+    simulation.cluster.change(DEPLOYMENT, NAMESPACE, "web", metadata={"labels": {"taken": "over"}})
+    applied = args_of(simulation, "web")
+    await until(simulation, "Stalled", "True", "FieldOwnedByOther")
+    assert "argocd" in simulation.condition("Stalled")["message"]
+    assert "kubectl rollout undo" in simulation.condition("Stalled")["message"]
+    mark = len(simulation.cluster.requests)
+    await simulation.run(most_s=HOUR)
+    assert not written(simulation.cluster.requests[mark:], DEPLOYMENT)
+    assert args_of(simulation, "web") == applied
+    assert_good_statuses(simulation)
+
+
+async def test_a_target_goes_back_to_exactly_what_it_ran():
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    hand_over_args(simulation)
+    before = deployment(simulation, "web")["spec"]
+    simulation.reader.outcome = "Missed"
+    await simulation.run(lambda: "slotune.dev/candidate" in str(deployment(simulation, "web")), most_s=2 * HOUR)
+    await simulation.run(lambda: simulation.status()["phase"] == "RolledBack", most_s=2 * HOUR)
+    await simulation.run(most_s=HOUR)
+    assert deployment(simulation, "web")["spec"] == before
+    owned_by_us = simulation.cluster.owners["Deployment", NAMESPACE, "web"]["slotune-rollout"]
+    assert not {path for path in owned_by_us if path[-1] in {"image", "labels", "volumes"}}
+    assert_good_statuses(simulation)

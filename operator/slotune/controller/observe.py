@@ -269,10 +269,11 @@ class Observer:
         observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity, slots=slots))
         observed = replace(observed, recorded=await self._recorded(references, memory))
         step = _step(observed, understood)
+        if isinstance(step, Drain) and slots is None:
+            slots = await self._reader.slots(serving, _port(understood), observed.now)
+            observed = replace(observed, readings=replace(observed.readings, slots=slots))
+            step = _step(observed, understood)
         match step:
-            case Drain() if slots is None:
-                slots = await self._reader.slots(serving, _port(understood), observed.now)
-                readings = replace(observed.readings, slots=slots)
             case Verify() if step.next_look <= observed.now:
                 readings = replace(observed.readings, look=await self._rollout_look(observed, understood))
             case Apply() | RollBack() if references.target is not None:

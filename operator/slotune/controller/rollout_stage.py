@@ -50,7 +50,7 @@ from slotune.search.decision import Decision
 from slotune.search.problem import Problem
 from slotune.tuning.trial_objects import candidate_of
 
-__all__ = ["apply_manifest", "go_on", "next_rollout_step", "roll_out", "stands"]
+__all__ = ["apply_manifest", "go_on", "next_rollout_step", "roll_out", "rollout_manifest", "stands"]
 
 T = ConditionType
 
@@ -189,12 +189,9 @@ def _take(draft: Draft, observed: Observed, understood: Understood, step: Rollou
                 draft.do(ApplyManifest(record, ROLLOUT_MANAGER))
             draft.set(**step.memory.for_rollout())
             draft.look_again(AT_ONCE_S)
-        case Apply():
-            manifest = apply_manifest(observed.references, understood, step)
+        case Apply() | RollBack():
+            manifest = rollout_manifest(observed, understood, step)
             draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER, force=owned))
-            draft.look_again(SOON_S)
-        case RollBack():
-            draft.do(ApplyManifest(_way_back(observed, step), ROLLOUT_MANAGER, force=owned))
             draft.look_again(SOON_S)
         case Drain() | Verify():
             draft.look_again((step.next_look - observed.now).total_seconds())
@@ -213,6 +210,16 @@ def apply_manifest(references: References, understood: Understood, step: Apply) 
         more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
         return serving_deployment(deployment, template, step.candidate_hash, step.replicas, **more)
     return tuned_deployment(references.target, change, step.candidate_hash, step.replicas)
+
+
+def rollout_manifest(observed: Observed, understood: Understood, step: Apply | RollBack) -> Object:
+    """What the step sends.
+
+    Raises :class:`~slotune.rollout.last_good.LastGoodLostError`.
+    """
+    if isinstance(step, RollBack):
+        return _way_back(observed, step)
+    return apply_manifest(observed.references, understood, step)
 
 
 def _lost(observed: Observed, step: RollBack) -> str:

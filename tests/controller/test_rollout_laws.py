@@ -420,3 +420,33 @@ async def test_a_target_goes_back_to_exactly_what_it_ran():
     owned_by_us = simulation.cluster.owners["Deployment", NAMESPACE, "web"]["slotune-rollout"]
     assert not {path for path in owned_by_us if path[-1] in {"image", "labels", "volumes"}}
     assert_good_statuses(simulation)
+
+
+@pytest.mark.parametrize("manifests", [(owned(**AUTO, **VERIFY),), (target(), targeting(**AUTO, **VERIFY))])
+async def test_replicas_are_left_alone_where_an_autoscaler_may_own_them_unseen(manifests):
+    simulation = simulated(*manifests)
+    name = "chat" if len(manifests) == 1 else "web"
+    simulation.cluster.forbidden = {("list", "HorizontalPodAutoscaler")}
+    if name == "web":
+        hand_over_args(simulation)
+        owners = simulation.cluster.owners["Deployment", NAMESPACE, "web"]
+        owners["kubectl"].discard(("spec", "replicas"))
+        owners["slotune-rollout"].add(("spec", "replicas"))
+        simulation.cluster.change(DEPLOYMENT, NAMESPACE, "web", metadata={"labels": {"handed": "over too"}})
+    await until(simulation, "RolledOut", "True", "RolledOut")
+    assert deployment(simulation, name)["spec"]["replicas"] == 2
+    args = args_of(simulation, name)
+    assert args[args.index("-np") + 1] == "4"
+    assert "may not list HorizontalPodAutoscalers" in simulation.condition("RolledOut")["message"]
+    assert_good_statuses(simulation)
+
+
+async def test_an_answer_with_more_replicas_waits_where_an_autoscaler_may_own_them_unseen():
+    simulation = simulated(owned(**AUTO, **VERIFY, replicas=1, workload__inline__load={"requestRate": "8"}))
+    simulation.cluster.forbidden = {("list", "HorizontalPodAutoscaler")}
+    await until(simulation, "Stalled", "True", "FieldOwnedByOther")
+    assert "horizontalpodautoscalers" in simulation.condition("Stalled")["message"]
+    assert args_of(simulation) == ARGS
+    simulation.cluster.forbidden = set()
+    await until(simulation, "RolledOut", "True", "RolledOut")
+    assert deployment(simulation)["spec"]["replicas"] == 2

@@ -353,11 +353,12 @@ class Observer:
         namespace, name = references.key
         return await self._get(CONFIG_MAP, namespace, record_name(name, good.template_digest))
 
-    async def _autoscalers(self, namespace: str) -> tuple[Object, ...]:
+    async def _autoscalers(self, namespace: str) -> tuple[Object, ...] | None:
+        """Every HorizontalPodAutoscaler there; None when they can't be listed."""
         try:
             return tuple(await self._cluster.list(HORIZONTAL_POD_AUTOSCALER, namespace))
         except ForbiddenError:
-            return ()
+            return None
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         try:

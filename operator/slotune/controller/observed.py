@@ -62,7 +62,8 @@ class Observed:
     """The Service of owned mode, whoever made it."""
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""
-    autoscalers: tuple[Object, ...] = field(default=(), repr=False)
+    autoscalers: tuple[Object, ...] | None = field(default=(), repr=False)
+    """None: they can't be listed, so one may own the replicas."""
     readings: Readings = field(default_factory=Readings)
     """What was looked at for the rollout."""
     recorded: Object | None = field(default=None, repr=False)

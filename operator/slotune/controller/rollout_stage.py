@@ -63,7 +63,7 @@ def next_rollout_step(
     understood: Understood,
     serving: Object | None,
     *,
-    autoscalers: Sequence[Object],
+    autoscalers: Sequence[Object] | None,
     readings: Readings,
     now: datetime,
     stands: bool = False,
@@ -306,7 +306,7 @@ def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, st
         config_maps=manifests.config_maps,
     )
     header = [f"slotune: {decision.reason}", *decision.proved[:2]]
-    replicas = None if observed.autoscalers else decision.choice.replicas
+    replicas = decision.choice.replicas if observed.autoscalers == () else None
     files = kustomize_files(change, deployment=target, replicas=replicas, header=header)
     manifest: Object = {
         "apiVersion": "v1",

@@ -20,6 +20,7 @@ __all__ = [
     "CANDIDATE_ANNOTATION",
     "RESTARTED",
     "SOURCE_ANNOTATION",
+    "UNKNOWN_AUTOSCALER",
     "Capacity",
     "Conflict",
     "Look",
@@ -34,6 +35,9 @@ CANDIDATE_ANNOTATION: Final = "slotune.dev/candidate"
 """On the pod template that slotune rolled out: hash of the candidate in it."""
 SOURCE_ANNOTATION: Final = "slotune.dev/source"
 """On an owned Deployment: digest of the pod template as slotune sent it, before the API server filled in defaults."""
+
+UNKNOWN_AUTOSCALER: Final = "unknown (slotune may not list HorizontalPodAutoscalers)"
+"""Stands for one that may be there: replicas are not written where an autoscaler may own them."""
 
 RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """``kubectl rollout restart`` writes it: new pods of the same configuration."""
@@ -173,18 +177,18 @@ class Serving:
     last_writer: str | None
     """Field manager that last wrote to the pod template, slotune's own excluded."""
     autoscaler: str | None
-    """HorizontalPodAutoscaler that owns the replicas."""
+    """HorizontalPodAutoscaler that owns the replicas, :data:`UNKNOWN_AUTOSCALER` where one may."""
     paused: bool = False
     deleting: bool = False
 
     @classmethod
-    def from_deployment(cls, deployment: JSON, container: str, autoscalers: Iterable[JSON] = ()) -> Serving:
+    def from_deployment(cls, deployment: JSON, container: str, autoscalers: Iterable[JSON] | None = ()) -> Serving:
         """Facts of a raw Deployment.
 
         Args:
             deployment: ``apps/v1`` Deployment as the API server gave it, ``metadata.managedFields`` included.
             container: name of llama-server's container.
-            autoscalers: every HorizontalPodAutoscaler of the namespace.
+            autoscalers: every HorizontalPodAutoscaler of the namespace; None: they can't be listed.
         """
         metadata, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
         desired = int(spec.get("replicas", 1))
@@ -193,7 +197,10 @@ class Serving:
         annotations = (template.get("metadata") or {}).get("annotations") or {}
         managed = metadata.get("managedFields") or ()
         args = next((it.get("args") for it in template["spec"]["containers"] if it["name"] == container), None)
-        scalers = sorted(it["metadata"]["name"] for it in autoscalers if _scales(it, metadata["name"]))
+        found = () if autoscalers is None else autoscalers
+        scalers = sorted(it["metadata"]["name"] for it in found if _scales(it, metadata["name"]))
+        if autoscalers is None:
+            scalers = [UNKNOWN_AUTOSCALER]
         in_container = ("f:spec", "f:template", "f:spec", "f:containers", {"name": container}, "f:args")
         return cls(
             name=metadata["name"],

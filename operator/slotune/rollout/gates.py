@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from slotune.rollout.facts import UNKNOWN_AUTOSCALER
 from slotune.rollout.situation import Situation
 from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, Wait
 from slotune.rollout.strategy import Choice, Refusal, choose_strategy
@@ -123,9 +124,16 @@ def a_field_belongs_to_another(it: Situation) -> GateAnswer | None:
     """Asked before anything is drained: the API server would refuse the apply, and slotune never forces one."""
     wanted, serving = it.intent.wanted, it.serving
     assert wanted is not None
+    needs_more = wanted.replicas is not None and wanted.replicas > serving.desired
+    if serving.autoscaler == UNKNOWN_AUTOSCALER and needs_more:
+        return Refuse(
+            "FieldOwnedByOther",
+            f"Candidate {wanted.candidate_hash} needs {_replicas(wanted.replicas)}, and slotune may not list "
+            f"HorizontalPodAutoscalers: one may own spec.replicas of Deployment {serving.name}. Give slotune's role "
+            f"list on horizontalpodautoscalers, or set replicas to {wanted.replicas} yourself",
+        )
     if it.intent.owned:
         return None
-    needs_more = wanted.replicas is not None and wanted.replicas > serving.desired
     if serving.autoscaler is None and serving.replicas_owners and needs_more:
         return Refuse(
             "FieldOwnedByOther",

@@ -181,6 +181,11 @@ class FakeNode:
 
     def _survey(self, job: Object, pod: str, made: datetime, age: float) -> None:
         namespace = job["metadata"]["namespace"]
+        if self.survey_fate == "disrupted":
+            target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "x"}
+            self._pod_is(job, pod, "Failed", conditions=(target,))
+            self._job_is(job, "Failed", "PodFailurePolicy")
+            return
         if self._stuck(job, pod, self.survey_fate, age) or age < CLIENT_STARTS_S:
             return
         survey = job["spec"]["template"]["spec"]["containers"][0]

@@ -247,6 +247,25 @@ async def test_a_survey_whose_image_cannot_be_pulled_is_said_and_tried_ever_more
     assert_good_statuses(simulation)
 
 
+async def test_a_survey_that_is_always_interrupted_is_tried_ever_more_rarely_and_then_a_person_is_asked():
+    simulation = simulated()
+    simulation.node.survey_fate = "disrupted"
+    simulation.apply(owned())
+    await simulation.run(
+        lambda: simulation.says("Stalled")[0] == "True" or simulation.node.pods_of.total() > 50, most_s=HOUR
+    )
+    assert simulation.says("Stalled") == ("True", "Disrupted")
+    assert simulation.node.pods_of.total() == MOST_INTERRUPTIONS
+    assert f"{MOST_INTERRUPTIONS} times in a row" in simulation.condition("Stalled")["message"]
+    await simulation.run(most_s=HOUR)
+    assert simulation.node.pods_of.total() - MOST_INTERRUPTIONS <= 16
+    simulation.node.survey_fate = "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert simulation.says("SearchCompleted") == ("True", "Found")
+    assert_good_statuses(simulation)
+
+
 async def test_a_quota_that_refuses_pods_is_told_in_the_api_servers_words():
     simulation = simulated()
     simulation.apply(owned())

@@ -6,7 +6,7 @@ from slotune.api.labels import SANDBOX_MANAGER
 from slotune.controller.actions import Apply, Create, Delete
 from slotune.controller.backoff import failed_again, seconds_left
 from slotune.controller.draft import Draft
-from slotune.controller.flights import POLL_S, owner_reference, patience_s
+from slotune.controller.flights import MOST_INTERRUPTIONS, POLL_S, owner_reference, patience_s
 from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed, Survey
 from slotune.controller.reasons import Reason
@@ -44,7 +44,7 @@ def _start(draft: Draft, observed: Observed, look: Survey) -> None:
     references = observed.references
     assert references.deployment is not None
     assert references.manifests is not None
-    if (seconds := draft.seconds_to_wait) > 0:
+    if (seconds := _seconds_to_wait(draft)) > 0:
         _at_work(draft, "The weights files could not be looked at.")
         draft.look_again(seconds)
         return
@@ -95,12 +95,31 @@ def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
             if blocked.reason != "NoCapacity":
                 draft.do(end)
         case Retry() as retry:
-            _at_work(draft, f"The weights files are looked at again: {retry.message}")
+            _interrupted(draft, observed, retry)
             draft.do(end)
         case Waiting() as waiting:
             _at_work(draft, f"The weights files are looked at: {waiting.message}")
         case Ended() | None:  # a survey is never judged so; its Job is being deleted
             _at_work(draft, "The weights files are looked at again.")
+
+
+def _interrupted(draft: Draft, observed: Observed, retry: Retry) -> None:
+    """Tried again, each time after a longer wait; after many times in a row a person is asked."""
+    failures = failed_again(draft.status.failures, retry.reason, observed.now)
+    if failures.count < MOST_INTERRUPTIONS:
+        draft.set(failures=failures)
+        _at_work(draft, f"The weights files are looked at again: {retry.message}")
+        draft.look_again(max(POLL_S, seconds_left(failures, observed.now)))
+        return
+    words = f"{retry.message} That was {failures.count} times in a row: find out what interrupts pods on these nodes."
+    _failed(draft, observed, retry.reason, words)
+
+
+def _seconds_to_wait(draft: Draft) -> float:
+    """Also after an interruption, of which no condition tells."""
+    if draft.references.status.condition("Stalled") is None:
+        return seconds_left(draft.status.failures, draft.now)
+    return draft.seconds_to_wait
 
 
 def _at_work(draft: Draft, message: str) -> None:

@@ -310,6 +310,12 @@ def test_a_gpu_that_never_comes_stalls_the_search_and_fails_no_candidate():
     [
         pytest.param(None, job(suspend=True, active=0), id="not admitted yet"),
         pytest.param(pod(), job(suspend=True), id="evicted by the queue"),
+        pytest.param(pod(deleted=True), job(suspend=True), id="whose pod is being deleted"),
+        pytest.param(
+            with_state(pod(deleted=True, conditions=[TARGET]), "llama", ended(137)),
+            job(suspend=True),
+            id="whose server is gone",
+        ),
         pytest.param(unscheduled(9000, reason="SchedulingGated"), job(), id="gated"),
     ],
 )
@@ -373,6 +379,13 @@ def test_a_fetch_that_the_sandbox_itself_broke_gets_the_cure(said, word):
     assert isinstance(judgement, Blocked)
     assert said in judgement.message
     assert word in judgement.message
+
+
+def test_a_pod_of_before_that_still_goes_when_the_turn_comes_again_is_no_interruption():
+    resumed = job(startTime=ago(1), active=0)
+    judgement = judge(with_state(pod(deleted=True), "load-client", ended(143)), resumed)
+    assert isinstance(judgement, Waiting)
+    assert (judgement.phase, judgement.reason) == ("Pending", "NoPod")
 
 
 def test_what_a_fetch_logged_is_repeated_without_keys():

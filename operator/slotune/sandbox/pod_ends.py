@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from slotune.sandbox.judgement import Blocked, Judgement, Retry
+from slotune.sandbox.judgement import Blocked, Judgement, Retry, Waiting
 from slotune.sandbox.pod_case import PodCase, init_log
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "LOST",
     "deleted",
     "disrupted",
+    "held_back",
     "init_container_failed",
     "job_failed",
     "last_line",
@@ -25,6 +26,18 @@ LINE: Final = 300
 
 LOST: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
 """Reasons of a container that nobody saw end: the node, or its container runtime, was started again."""
+
+
+def held_back(case: PodCase) -> Judgement | None:
+    """Whoever suspends a Job ends its pod: that is the queue's doing, however the pod ends."""
+    job, pod = case.job, case.pod
+    if job.deleting:
+        return None
+    if job.suspended:
+        return Waiting("Queued", "Suspended", "stopped by the queue; it starts again when its turn comes")
+    if pod.deleting and job.started_at is not None and pod.created_at is not None and pod.created_at < job.started_at:
+        return Waiting("Pending", "NoPod", "its turn has come; the pod of before goes first")
+    return None
 
 
 def disrupted(case: PodCase) -> Judgement | None:

@@ -24,6 +24,7 @@ from slotune.sandbox.pod_ends import (
     LOST,
     deleted,
     disrupted,
+    held_back,
     init_container_failed,
     job_failed,
     last_line,
@@ -161,6 +162,7 @@ def _fell_back(case: Case) -> Judgement | None:
 
 GATES: Final[tuple[Callable[[Case], Judgement | None], ...]] = (
     _measured,
+    held_back,
     disrupted,
     refused_by_its_node,
     deleted,

@@ -80,8 +80,6 @@ def _refused(refused: EventFacts, waited_s: float, capacity_timeout_s: float) ->
 
 
 def _for_its_turn(case: PodCase) -> Judgement | None:
-    if case.job.suspended:
-        return Waiting("Queued", "Suspended", "stopped by the queue; it starts again when its turn comes")
     scheduled = case.pod.conditions.get("PodScheduled")
     if scheduled is not None and scheduled.reason == "SchedulingGated":
         return Waiting("Queued", "SchedulingGated", "waits for the pod's scheduling gates")

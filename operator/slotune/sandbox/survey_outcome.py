@@ -14,6 +14,7 @@ from slotune.sandbox.pod_ends import (
     LINE,
     deleted,
     disrupted,
+    held_back,
     init_container_failed,
     job_failed,
     last_line,
@@ -71,7 +72,7 @@ def judge_survey(
     if pod is None:
         return without_pod(job, events, capacity_timeout_s, now)
     case = PodCase(job=job, pod=pod, logs=logs, events=events, capacity_timeout_s=capacity_timeout_s, now=now)
-    ends = (_surveyed, disrupted, refused_by_its_node, deleted, init_container_failed, _failed, job_failed)
+    ends = (_surveyed, held_back, disrupted, refused_by_its_node, deleted, init_container_failed, _failed, job_failed)
     for gate in (*ends, waiting_for_its_start, _at_work):
         found: Surveyed | Judgement | None = gate(case)
         if found is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from slotune.controller.cluster import NotFoundError
 from slotune.controller.kinds import GPU_CLASS, JOB, LLAMA_DEPLOYMENT, NODE, Kind
-from slotune.controller.run import CRDsMissingError, fill, lay_ghosts
+from slotune.controller.run import CRDsMissingError, fill, hold_on, lay_ghosts
 from slotune.controller.store import Store
 from tests.controller.fake_cluster import FakeCluster
 
@@ -40,3 +40,37 @@ async def test_a_cluster_without_the_kinds_says_what_to_apply() -> None:
 
 async def test_kinds_of_the_whole_cluster_are_followed_where_the_role_allows() -> None:
     assert {LLAMA_DEPLOYMENT, GPU_CLASS, NODE} <= await fill(Store(), FakeCluster(), ("team",))
+
+
+def tuned(name: str, **metadata: object) -> dict[str, object]:
+    named = {"namespace": "team", "name": name}
+    return {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaDeployment", "metadata": named | metadata, "spec": {}}
+
+
+async def test_the_finalizer_is_put_on_those_that_have_none_and_on_nothing_that_goes() -> None:
+    cluster, store = FakeCluster(), Store()
+    await cluster.create(tuned("new"))
+    await cluster.create(tuned("shared", finalizers=["example.org/theirs"]))
+    await cluster.create(tuned("held", finalizers=["slotune.dev/restore"]))
+    await cluster.create(tuned("goes", finalizers=["example.org/theirs"], deletionTimestamp="2026-01-01T00:00:00Z"))
+    await fill(store, cluster, ())
+    held = await cluster.get(LLAMA_DEPLOYMENT, "team", "held")
+    await hold_on(store, cluster)
+    after = {key[1]: raw["metadata"] for key, raw in store.of(LLAMA_DEPLOYMENT).items()}
+    assert {name: metadata["finalizers"] for name, metadata in after.items()} == {
+        "new": ["slotune.dev/restore"],
+        "shared": ["example.org/theirs", "slotune.dev/restore"],
+        "held": ["slotune.dev/restore"],
+        "goes": ["example.org/theirs"],
+    }
+    assert after["held"]["resourceVersion"] == held["metadata"]["resourceVersion"]
+
+
+async def test_a_finalizer_of_somebody_else_that_came_meanwhile_is_not_lost() -> None:
+    cluster, store = FakeCluster(), Store()
+    await cluster.create(tuned("new"))
+    await fill(store, cluster, ())
+    await cluster.patch(LLAMA_DEPLOYMENT, "team", "new", {"metadata": {"finalizers": ["example.org/theirs"]}})
+    await hold_on(store, cluster)
+    found = await cluster.get(LLAMA_DEPLOYMENT, "team", "new")
+    assert found["metadata"]["finalizers"] == ["example.org/theirs"]

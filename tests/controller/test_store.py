@@ -119,3 +119,24 @@ def test_only_objects_of_a_namespace_are_within_it():
     store.put(job(1) | {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaTrial"})
     assert len(list(store.within(LLAMA_TRIAL, "shop"))) == 1
     assert list(store.within(LLAMA_TRIAL, "other")) == []
+
+
+def test_objects_share_what_is_equal_in_two_versions():
+    store = Store()
+    spec = {"args": ["--parallel", "4"]}
+    store.put(job(1) | {"spec": {**spec}})
+    answer = job(2) | {"spec": {**spec}, "status": {"active": 1}}
+    store.put(answer)
+    kept = store.get(JOB, "shop", "a")
+    assert kept["status"] == {"active": 1}
+    from_watch = job(2) | {"spec": {**spec}, "status": {"active": 2}}
+    store.slim(JOB, from_watch)
+    assert from_watch["spec"] is kept["spec"]
+    assert from_watch["status"] == {"active": 2}
+    assert "managedFields" not in from_watch["metadata"]
+
+
+def test_owners_of_a_deployments_fields_are_not_slimmed_away():
+    deployment = job(1) | {"apiVersion": "apps/v1", "kind": "Deployment"}
+    Store().slim(DEPLOYMENT, deployment)
+    assert deployment["metadata"]["managedFields"]

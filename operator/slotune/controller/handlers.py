@@ -29,6 +29,8 @@ from slotune.controller.kinds import (
     Kind,
     kind_of,
 )
+from slotune.controller.kube_cluster import PAGE
+from slotune.controller.no_notes import NoDifferences, NoProgress
 from slotune.controller.store import Key, Store, key_of, labels_of
 from slotune.controller.wakes import Wakes
 from slotune.controller.world import holds_a_place
@@ -60,9 +62,13 @@ def settings_for(*, cluster_wide: bool) -> kopf.OperatorSettings:
         not cluster_wide
     )  # without the right to list namespaces it retries for a minute (#1153)
     settings.persistence.finalizer = FINALIZER
+    settings.persistence.diffbase_storage = NoDifferences()
+    settings.persistence.progress_storage = NoProgress()
     settings.posting.enabled = False  # events are our own: on transitions only, deduplicated
     settings.watching.server_timeout = 300  # a float would become "300.0", which the API server refuses
     settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = PAGE  # a fleet in one answer is tens of megabytes
+    settings.queueing.idle_timeout = 1  # memory of an object that was quiet for so long is given back
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.background.cancellation_polling = 5  # the default of 60 s delays every deletion
@@ -134,7 +140,8 @@ def _follow(registry: kopf.OperatorRegistry, store: Store, wakes: Wakes, kind: K
     """Put every object of a kind into the store, and wake whom it concerns."""
 
     @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"see-{kind.plural}", **filters)
-    async def see(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf passes it by name
+    async def see(type: str | None, event: Any, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's names
+        store.slim(kind, event["object"])  # kopf keeps it, too
         manifest: Object = {"apiVersion": kind.api_version, "kind": kind.name} | dict(body)
         before = store.get(kind, *key_of(manifest))
         if take(store, manifest, gone=type == "DELETED"):

@@ -14,7 +14,7 @@ from typing import Any
 import kopf
 from pydantic import ValidationError
 
-from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL
+from slotune.api.labels import FINALIZER, MANAGED_BY, MANAGED_BY_LABEL
 from slotune.api.v1alpha1 import GPUClass
 from slotune.controller.act import Hands
 from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError, Object
@@ -34,12 +34,12 @@ from slotune.controller.kinds import (
 from slotune.controller.kube_cluster import KubeCluster
 from slotune.controller.metrics import OperatorMetrics
 from slotune.controller.observe import Observer
-from slotune.controller.reconcile import Reconciler
+from slotune.controller.reconcile import AT_ONCE, Reconciler
 from slotune.controller.settings import Settings
-from slotune.controller.store import Store
+from slotune.controller.store import Key, Store
 from slotune.controller.wakes import Wakes
 
-__all__ = ["CRDsMissingError", "describe_classes", "fill", "release_the_deleted", "run_operator"]
+__all__ = ["CRDsMissingError", "describe_classes", "fill", "hold_on", "release_the_deleted", "run_operator"]
 
 
 CLASSES_EVERY_S = 15.0
@@ -91,6 +91,12 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
             clock=_now,
         )
         await release_the_deleted(reconciler, store)
+        registry = build_registry(reconciler, store, wakes, watched=watched)
+
+        @kopf.on.cleanup(registry=registry)
+        async def tell_the_flag(**_: Any) -> None:
+            stop.set()  # kopf takes the signals over, sets no flag, and waits 5 s for its own task that reads the flag
+
         ready = asyncio.Event()
         async with _beside(
             keep_beating(heartbeat, time.monotonic),
@@ -99,8 +105,9 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
             serve_health(heartbeat, settings.health_port, ready.is_set, time.monotonic),
             serve_metrics(metrics, settings.metrics_port),
         ):
+            await hold_on(store, cluster)
             await kopf.operator(
-                registry=build_registry(reconciler, store, wakes, watched=watched),
+                registry=registry,
                 identity=_IDENTITY,
                 settings=settings_for(cluster_wide=not settings.namespaces),
                 clusterwide=not settings.namespaces,
@@ -108,6 +115,29 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
                 stop_flag=stop,
                 ready_flag=ready,
             )
+
+
+async def hold_on(store: Store, cluster: Cluster) -> None:
+    """Put the finalizer on LlamaDeployments that came while no operator ran. kopf would do it too, for a whole fleet at
+    once, and compares copies of each object to find out what it changes; what fails here is left to it."""
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def hold(key: Key, metadata: Object) -> None:
+        patch = {"finalizers": [*(metadata.get("finalizers") or ()), FINALIZER]}
+        async with at_once:
+            # The version makes sure that nobody else's finalizer is lost.
+            patch["resourceVersion"] = metadata["resourceVersion"]
+            with contextlib.suppress(ClusterError):
+                store.put(await cluster.patch(LLAMA_DEPLOYMENT, *key, {"metadata": patch}))
+
+    await asyncio.gather(
+        *(
+            hold(key, raw["metadata"])
+            for key, raw in store.of(LLAMA_DEPLOYMENT).items()
+            if not raw["metadata"].get("deletionTimestamp")
+            and FINALIZER not in (raw["metadata"].get("finalizers") or ())
+        )
+    )
 
 
 async def release_the_deleted(reconciler: Reconciler, store: Store, sleep: Sleep = asyncio.sleep) -> None:

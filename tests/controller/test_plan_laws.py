@@ -206,6 +206,8 @@ async def test_suspending_ends_what_runs_and_resuming_loses_nothing():
     patch(simulation, suspend=True)
     await simulation.run(most_s=600)
     assert simulation.jobs() == []
+    waiting = [one["status"] for one in simulation.trials() if one["status"]["phase"] != "Complete"]
+    assert [(one["phase"], one["reason"], "progress" in one) for one in waiting] == [("Pending", "Suspended", False)]
     assert simulation.status()["phase"] == "Suspended"
     assert simulation.says("Ready") == ("False", "Suspended")
     assert len(simulation.node.measured) == done

@@ -36,6 +36,7 @@ __all__ = [
     "owner_reference",
     "patience_s",
     "record_config_map",
+    "stopped",
 ]
 
 POLL_S = 3.0
@@ -91,7 +92,7 @@ def land(flight: Flight, now: datetime) -> Landing:
             return _again(flight, retry, now)
         case Blocked() as blocked:
             return Landing(
-                (*_stopped(flight, blocked), _waits(flight, "Pending", blocked.reason, blocked.message, now)), blocked
+                (*_given_up(flight, blocked), _waits(flight, "Pending", blocked.reason, blocked.message, now)), blocked
             )
         case Waiting() as waiting:
             status = _waiting_status(flight, waiting, now)
@@ -107,6 +108,14 @@ def begun_anew(flight: Flight, now: datetime) -> tuple[Action, ...]:
     if status is None or (status.phase != "Queued" and status.reason not in WITHOUT_A_NODE):
         return ()
     return (_waits(flight, "Pending", "Starting", "its Job is made", now),)
+
+
+def stopped(flight: Flight, reason: str, message: str, now: datetime) -> tuple[Action, ...]:
+    """End its Job for a reason of slotune's own, and say so first: nobody looks at a trial without a Job."""
+    if flight.job is None or flight.job.deleting:
+        return ()
+    status = _pending(flight, "Pending", reason, message, now).model_copy(update={"progress": None})
+    return (_status(flight, status), *_delete(flight))
 
 
 def patience_s(job: JobFacts, judgement: object, now: datetime) -> float:
@@ -138,7 +147,7 @@ def _again(flight: Flight, retry: Retry, now: datetime) -> Landing:
     return Landing(actions, Blocked(retry.reason, message))
 
 
-def _stopped(flight: Flight, blocked: Blocked) -> tuple[Action, ...]:
+def _given_up(flight: Flight, blocked: Blocked) -> tuple[Action, ...]:
     """A pod that waits for a GPU goes on waiting, so that it starts when one comes; any other is made anew later."""
     return () if blocked.reason == "NoCapacity" else _delete(flight)
 

@@ -17,12 +17,12 @@ from slotune.controller.conditions import Claim, timestamp
 from slotune.controller.defaults import defaults_of
 from slotune.controller.draft import Draft, Plan
 from slotune.controller.events import EventNote
-from slotune.controller.flights import POLL_S
+from slotune.controller.flights import POLL_S, stopped
 from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed
 from slotune.controller.production_stage import watch_production
 from slotune.controller.reasons import ConditionType, Reason
-from slotune.controller.rollout_stage import AT_ONCE_S, go_on, roll_out
+from slotune.controller.rollout_stage import AT_ONCE_S, carry_on, go_on, roll_out
 from slotune.controller.search_stage import Search, search
 from slotune.controller.serving_stage import serve
 from slotune.controller.status_answer import (
@@ -57,6 +57,8 @@ def make_plan(observed: Observed) -> Plan:
 def _decide(draft: Draft, observed: Observed) -> None:
     """The first stage that finds something in the way has the last word; otherwise there is a search."""
     if any(stage(draft, observed) for stage in _IN_THE_WAY):
+        if (news := carry_on(draft, observed)) is not None:
+            draft.claim(news.claim)
         borrow(draft, observed)
         return
     assert isinstance(observed.understood, Understood)
@@ -79,8 +81,8 @@ def _suspended(draft: Draft, observed: Observed) -> bool:
     assert deployment is not None
     if not deployment.spec.suspend:
         return False
-    _stop_trials(draft, observed)
     message = "spec.suspend is true: nothing is started, production stays as it is."
+    _stop_trials(draft, observed, Reason.SUSPENDED, message)
     draft.claim(
         Claim.false(ConditionType.RECONCILING, Reason.SUSPENDED),
         Claim.false(ConditionType.STALLED, Reason.SUSPENDED),
@@ -96,8 +98,9 @@ def _rivalled(draft: Draft, observed: Observed) -> bool:
         return False
     assert references.target is not None or references.missing
     name = references.raw["spec"]["targetRef"]["name"]
-    _stop_trials(draft, observed)
-    draft.unresolved(
+    _stand_still(
+        draft,
+        observed,
         Reason.TARGET_CONFLICT,
         f"spec.targetRef.name is {name}: LlamaDeployment {references.rival} is older and has it already. Delete one of "
         "the two, or name another Deployment.",
@@ -112,8 +115,7 @@ def _not_served(draft: Draft, observed: Observed) -> bool:
 def _missing(draft: Draft, observed: Observed) -> bool:
     if not observed.references.missing:
         return False
-    _stop_trials(draft, observed)
-    draft.unresolved(Reason.REFERENCE_NOT_FOUND, "; ".join(observed.references.missing))
+    _stand_still(draft, observed, Reason.REFERENCE_NOT_FOUND, "; ".join(observed.references.missing))
     draft.look_again(MISSING_S)  # no watch tells when a ConfigMap or a Secret comes
     return True
 
@@ -125,8 +127,7 @@ def _not_surveyed(draft: Draft, observed: Observed) -> bool:
 def _not_understood(draft: Draft, observed: Observed) -> bool:
     if not isinstance(observed.understood, NotUnderstood):
         return False
-    _stop_trials(draft, observed)
-    draft.unresolved(observed.understood.reason, observed.understood.message)
+    _stand_still(draft, observed, observed.understood.reason, observed.understood.message)
     return True
 
 
@@ -269,12 +270,21 @@ def _environment(understood: Understood, state: Search) -> Environment:
     )
 
 
-def _stop_trials(draft: Draft, observed: Observed) -> None:
+def _stand_still(draft: Draft, observed: Observed, reason: str, message: str) -> None:
+    """Say what is in the way, and measure nothing meanwhile."""
+    _stop_trials(draft, observed, reason, message)
+    draft.unresolved(reason, message)
+
+
+def _stop_trials(draft: Draft, observed: Observed, reason: str, message: str) -> None:
     """End the Jobs of trials under way; the trials stay, and go on when they are asked again."""
     namespace, _ = observed.references.key
-    under_way = (flight.job for flight in observed.trials.flights)
-    for job in (*under_way, *observed.trials.leftovers):
-        if job is not None and not job.deleting:
+    for flight in observed.trials.flights:
+        if ends := stopped(flight, reason, message, observed.now):
+            draft.do(*ends)
+            draft.look_again(POLL_S)
+    for job in observed.trials.leftovers:
+        if not job.deleting:
             draft.do(Delete(JOB, namespace, job.name, job.uid))
             draft.look_again(POLL_S)
     if observed.survey is not None and observed.survey.job is not None and not observed.survey.job.deleting:

@@ -214,6 +214,38 @@ async def test_a_trial_that_a_queue_holds_back_keeps_no_other_from_being_measure
     assert_good_statuses(simulation)
 
 
+NODE: Any = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "node-1", "labels": {"gpu": "h100"}},
+    "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+}
+
+
+@pytest.mark.parametrize("survey", [False, True])
+async def test_a_class_that_no_node_has_is_named_with_its_field_where_nodes_can_be_seen(survey):
+    simulation = simulated()
+    simulation.apply(NODE, {**GPU_CLASS, "spec": {"pricePerHour": "1", "nodeSelector": {"gpu": "l4"}}})
+    simulation.node.fate = lambda _trial, _number: "unschedulable"
+    simulation.node.survey_fate = "unschedulable" if survey else "measured"
+    simulation.apply(owned(sandbox__capacityTimeout="10m"))
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "NoCapacity")
+    message = simulation.condition("Stalled")["message"]
+    assert message.startswith("spec.gpuClasses[0].name is cpu: No node that has the label gpu=l4 is there")
+    assert "0/1 nodes: no GPU" in message
+
+
+@pytest.mark.parametrize("nodes", [[], [NODE]])
+async def test_a_gpu_that_is_only_taken_is_told_in_the_schedulers_words(nodes):
+    simulation = simulated()
+    simulation.apply(*nodes)
+    simulation.node.fate = lambda _trial, _number: "unschedulable"
+    simulation.apply(owned(sandbox__capacityTimeout="10m"))
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert simulation.condition("Stalled")["message"].startswith("no node took the trial's pod")
+
+
 async def test_an_image_that_cannot_be_pulled_is_said_and_tried_ever_more_rarely():
     simulation = simulated()
     simulation.node.fate = lambda _trial, _number: "image pull"

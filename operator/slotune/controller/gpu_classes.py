@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 from slotune.api.kubernetes_types import Condition
 from slotune.api.quantities import QuantityError, parse_quantity
@@ -13,8 +14,14 @@ from slotune.api.v1alpha1.gpu_class import GPUClassStatus
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import timestamp
 from slotune.controller.store import labels_of
+from slotune.sandbox.judgement import Blocked, Waiting
 
-__all__ = ["class_status"]
+__all__ = ["class_status", "naming_the_class"]
+
+J = TypeVar("J")
+
+_NO_NODE = frozenset({"Scheduling", "Unschedulable", "NoCapacity"})
+"""Reasons of a pod that waits for a node."""
 
 
 def class_status(gpu_class: GPUClass, nodes: Iterable[Object], now: datetime) -> GPUClassStatus:
@@ -52,14 +59,35 @@ def class_status(gpu_class: GPUClass, nodes: Iterable[Object], now: datetime) ->
     )
 
 
-def _cure(gpu_class: GPUClass) -> str:
+def naming_the_class(judgement: J, gpu_class: GPUClass, index: int, nodes: Sequence[Object], now: datetime) -> J:
+    """The judgement of a pod that finds no node; where no node there is of its class, it says so.
+
+    Args:
+        judgement: of a trial or a survey.
+        gpu_class: the one that the pod is for.
+        index: its place in ``spec.gpuClasses``.
+        nodes: all of the cluster; empty when they can't be seen, and then the scheduler's words are all there is.
+        now: with time zone.
+    """
+    if not isinstance(judgement, Blocked | Waiting) or judgement.reason not in _NO_NODE:
+        return judgement
+    if not nodes or class_status(gpu_class, nodes, now).nodes:
+        return judgement
+    words = f"spec.gpuClasses[{index}].name is {gpu_class.metadata.name}: {_cure(gpu_class)} Meanwhile: "
+    return replace(judgement, message=words + judgement.message)
+
+
+def _wanted(gpu_class: GPUClass) -> str:
     spec = gpu_class.spec
-    wanted = [f"{name}={value}" for name, value in spec.node_selector.items()]
+    wanted = [f"has the label {name}={value}" for name, value in spec.node_selector.items()]
     wanted += [] if spec.resource_name is None else [f"offers {spec.resource_name}"]
-    asked = f" that {' and '.join(wanted)}" if wanted else ""
+    return f" that {' and '.join(wanted)}" if wanted else ""
+
+
+def _cure(gpu_class: GPUClass) -> str:
     return (
-        f"No node{asked} is there now: label one, correct spec.nodeSelector or spec.resourceName, or let an autoscaler "
-        "add one when a trial waits."
+        f"No node{_wanted(gpu_class)} is there now: label one, correct nodeSelector or resourceName of the GPUClass, "
+        "or let an autoscaler add one when a trial waits."
     )
 
 

@@ -14,7 +14,8 @@ from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, S
 from slotune.api.quantities import parse_duration
 from slotune.controller.cluster import Cluster, NotFoundError, Object
 from slotune.controller.flights import owner_reference
-from slotune.controller.kinds import CONFIG_MAP, JOB, POD
+from slotune.controller.gpu_classes import naming_the_class
+from slotune.controller.kinds import CONFIG_MAP, JOB, NODE, POD
 from slotune.controller.observed import Survey
 from slotune.controller.pod_logs import read_events, read_logs
 from slotune.controller.references import References
@@ -57,6 +58,9 @@ async def look_at_survey(
         now=now,
         events=await read_events(cluster, namespace, name, pod),
     )
+    assert references.manifests is not None
+    first = next(iter(references.manifests.gpu_classes.values()))
+    judgement = naming_the_class(judgement, first, 0, list(store.of(NODE).values()), now)
     return Survey(digest, name, None, job, judgement)
 
 

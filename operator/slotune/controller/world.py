@@ -17,7 +17,8 @@ from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.cluster import Cluster, Object
 from slotune.controller.flights import WITHOUT_A_NODE, Flight
-from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, POD
+from slotune.controller.gpu_classes import naming_the_class
+from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, NODE, POD
 from slotune.controller.pod_logs import read_events, read_logs
 from slotune.controller.references import References
 from slotune.controller.store import Store, key_of, labels_of
@@ -207,4 +208,7 @@ async def _flight(
         started[pod.uid] = judgement.server
     elif pod is not None and not isinstance(judgement, Waiting):
         started.pop(pod.uid, None)
+    for index, gpu_class in enumerate(references.manifests.gpu_classes.values()):
+        if gpu_class.metadata.name == asked.candidate.gpu_class:
+            judgement = naming_the_class(judgement, gpu_class, index, list(store.of(NODE).values()), now)
     return Flight(trial, raw, job, judgement, (found["metadata"].get("annotations") or {}).get(MADE_FROM_ANNOTATION))

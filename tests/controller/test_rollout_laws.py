@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.controller.cluster import Object
-from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, LLAMA_DEPLOYMENT, SERVICE
+from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, SERVICE
 from slotune.search.trial import Purpose
 from tests.controller.fake_cluster import Request, written
 from tests.controller.manifests import ARGS, NAMESPACE, owned, target, targeting
@@ -450,3 +450,61 @@ async def test_an_answer_with_more_replicas_waits_where_an_autoscaler_may_own_th
     simulation.cluster.forbidden = set()
     await until(simulation, "RolledOut", "True", "RolledOut")
     assert deployment(simulation)["spec"]["replicas"] == 2
+
+
+async def until_watched(simulation: Simulation) -> None:
+    """Until the candidate serves and is being judged."""
+    await simulation.run(
+        lambda: (simulation.status().get("rollout") or {}).get("stage") == "Verifying", most_s=2 * HOUR
+    )
+    assert simulation.status()["rollout"]["stage"] == "Verifying"
+
+
+def rolled_back(simulation: Simulation) -> bool:
+    return (simulation.status().get("rollout") or {}).get("stage") == "RolledBack"
+
+
+@pytest.mark.parametrize("manifests", [(owned(**AUTO, **VERIFY),), (target(), targeting(**AUTO, **VERIFY))])
+@pytest.mark.parametrize("trouble", ["nothing is understood", "another question"])
+async def test_what_is_under_way_is_judged_and_goes_back_whatever_became_of_the_question(manifests, trouble):
+    simulation = simulated(*manifests)
+    name = "chat" if len(manifests) == 1 else "web"
+    if name == "web":
+        hand_over_args(simulation)
+    await until_watched(simulation)
+    candidate = simulation.status()["rollout"]["candidateHash"]
+    assert args_of(simulation, name) != ARGS
+    simulation.reader.outcome = "Missed"
+    if trouble == "another question":
+        change(simulation, workload={"inline": {"load": {"requestRate": "8"}}})
+    else:
+        simulation.cluster.remove(GPU_CLASS, None, "cpu")
+    await simulation.run(lambda: rolled_back(simulation), most_s=HOUR)
+    assert rolled_back(simulation)
+    assert args_of(simulation, name) == ARGS
+    assert candidate in simulation.status()["refusedCandidates"]
+    if trouble == "nothing is understood":
+        assert simulation.says("Stalled") == ("True", "ReferenceNotFound")
+    assert_good_statuses(simulation)
+
+
+async def test_a_candidate_that_holds_is_found_good_while_another_question_is_asked():
+    simulation = simulated(owned(**AUTO, **VERIFY))
+    await until_watched(simulation)
+    candidate = simulation.status()["rollout"]["candidateHash"]
+    change(simulation, workload={"inline": {"load": {"requestRate": "8"}}})
+    await simulation.run(lambda: simulation.status()["rollout"]["stage"] == "Done", most_s=HOUR)
+    assert simulation.status()["lastGood"]["candidateHash"] == candidate
+    assert_good_statuses(simulation)
+
+
+async def test_a_rollout_that_changed_nothing_yet_is_given_up_when_the_question_changes():
+    simulation = simulated(owned(**AUTO, **VERIFY))
+    simulation.reader.busy = 1
+    await until(simulation, "RolledOut", "False", "Draining")
+    simulation.cluster.remove(GPU_CLASS, None, "cpu")
+    simulation.reader.busy = 0
+    await simulation.run(most_s=HOUR)
+    assert args_of(simulation) == ARGS
+    assert "rollout" not in simulation.status()
+    assert_good_statuses(simulation)

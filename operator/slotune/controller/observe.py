@@ -30,7 +30,7 @@ from slotune.controller.references import References, gather_references, parse
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
-from slotune.controller.rollout_stage import next_rollout_step, rollout_manifest, stands
+from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, rollout_manifest, stands
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
@@ -41,7 +41,7 @@ from slotune.llama.log_lines import LogFacts
 from slotune.production.looks import take_look
 from slotune.production.queries import Pods, queries_for
 from slotune.production.watch import next_look, observe
-from slotune.rollout.facts import Conflict, Readings
+from slotune.rollout.facts import Capacity, Conflict, Readings
 from slotune.rollout.facts import Look as RolloutLook
 from slotune.rollout.last_good import LastGoodLostError, record_name
 from slotune.rollout.memory import Memory
@@ -140,7 +140,7 @@ class Observer:
                 read=self._read_trial,
                 now=now,
             )
-            return replace(observed, trials=trials)
+            return await self._with_rollout(replace(observed, trials=trials), None)
         observed = await self._with_survey(observed)
         if not isinstance(observed.understood, Understood):
             trials = await gather_trials(
@@ -153,7 +153,7 @@ class Observer:
                 read=self._read_trial,
                 now=now,
             )
-            return replace(observed, trials=trials)
+            return await self._with_rollout(replace(observed, trials=trials), None)
         understood = observed.understood
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
@@ -245,24 +245,22 @@ class Observer:
             verdict = Verdict()
         return replace(observed, devices=devices, retuning=verdict)
 
-    async def _with_rollout(self, observed: Observed, understood: Understood) -> Observed:
-        """What the rollout's next step asks to be read."""
+    async def _with_rollout(self, observed: Observed, understood: Understood | None) -> Observed:
+        """What the rollout's next step asks to be read; where little is understood, that of one that is under way."""
         references, deployment = observed.references, observed.references.deployment
         assert deployment is not None
         namespace, _ = references.key
+        if understood is None and not may_carry_on(observed):
+            return observed
         observed = replace(observed, has_patch=await self._has_patch(references))
         serving = observed.serving
-        if serving is None or references.status.recommendation is None:
+        if serving is None or (references.status.recommendation is None and not may_carry_on(observed)):
             return observed
         observed = replace(observed, autoscalers=await self._autoscalers(namespace))
         memory = Memory.from_status(references.status)
         if deployment.spec.rollout.mode == "Recommend" and not is_under_way(memory):
             return observed
-        classes = understood.manifests.gpu_classes
-        wanted, today = references.status.recommendation.gpu_class, understood.baseline.candidate.gpu_class
-        capacity = await self._reader.capacity(
-            classes.get(wanted, classes[today]), classes[today], observed.now, template=references.template
-        )
+        capacity = Capacity(None) if understood is None else await self._capacity(references, understood, observed.now)
         slots = None
         if memory.rollout is not None and memory.rollout.stage in _MAY_CUT_ANSWERS:
             slots = await self._reader.slots(serving, _port(understood), observed.now)
@@ -301,7 +299,7 @@ class Observer:
         self._watched[uid] = observe(look, deployment.spec.slo, watched, now=observed.now, interval_s=interval_s)
         return replace(observed, production=look, watched=watched)
 
-    async def _rollout_look(self, observed: Observed, understood: Understood) -> RolloutLook:
+    async def _rollout_look(self, observed: Observed, understood: Understood | None) -> RolloutLook:
         """One look at the new configuration in production."""
         deployment, record = observed.references.deployment, observed.references.status.rollout
         assert deployment is not None
@@ -314,14 +312,24 @@ class Observer:
             deployment,
             observed.serving,
             _port(understood),
-            understood.space.demand,
-            understood.space.promise,
+            None if understood is None else understood.space.demand,
+            None if understood is None else understood.space.promise,
             number=number,
             prometheus=prometheus,
             now=observed.now,
         )
 
-    async def _dry_run(self, observed: Observed, understood: Understood, step: Apply | RollBack) -> Conflict | None:
+    async def _capacity(self, references: References, understood: Understood, now: datetime) -> Capacity:
+        """GPUs that nobody holds, of the class that the answer runs on."""
+        classes, today = understood.manifests.gpu_classes, understood.baseline.candidate.gpu_class
+        recommendation = references.status.recommendation
+        wanted = today if recommendation is None else recommendation.gpu_class
+        todays = classes[today]
+        return await self._reader.capacity(classes.get(wanted, todays), todays, now, template=references.template)
+
+    async def _dry_run(
+        self, observed: Observed, understood: Understood | None, step: Apply | RollBack
+    ) -> Conflict | None:
         """Who owns a field that the apply would take; None when nobody does."""
         try:
             manifest = rollout_manifest(observed, understood, step)
@@ -369,7 +377,7 @@ class Observer:
         return found
 
 
-def _step(observed: Observed, understood: Understood) -> RolloutStep | None:
+def _step(observed: Observed, understood: Understood | None) -> RolloutStep | None:
     return next_rollout_step(
         observed.references,
         understood,
@@ -390,5 +398,5 @@ def _settle(observed: Observed) -> timedelta:
     return timedelta(seconds=queries_for(deployment.spec.observe.prometheus, pods).settle_s)
 
 
-def _port(understood: Understood) -> int:
-    return understood.written.port or DEFAULT_PORT
+def _port(understood: Understood | None) -> int:
+    return DEFAULT_PORT if understood is None else understood.written.port or DEFAULT_PORT

@@ -105,8 +105,8 @@ class RolloutReader:
         deployment: LlamaDeployment,
         serving: Object,
         port: int,
-        demand: Demand,
-        promise: Promise,
+        demand: Demand | None,
+        promise: Promise | None,
         *,
         number: int,
         prometheus: Reader | None,
@@ -118,8 +118,8 @@ class RolloutReader:
             deployment: whose ``rollout.verify`` and ``observe.prometheus`` say what is asked.
             serving: the Deployment.
             port: where its servers listen.
-            demand: what trials of it send.
-            promise: by which a probe is judged.
+            demand: what trials of it send; None when it is not known now, and no probe is sent.
+            promise: by which a probe is judged; None as for ``demand``.
             number: of this look in its window; 0 is the first.
             prometheus: who answers queries; None: Prometheus is not asked.
             now: the moment that Prometheus is asked about.
@@ -128,7 +128,9 @@ class RolloutReader:
         known: list[Seen] = []
         asked: list[Awaitable[Seen]] = []
         if count := probes_due(deployment.spec.rollout.verify, number):
-            if problem:
+            if demand is None or promise is None:
+                known.append(Seen("Inconclusive", "no probe was sent: what one would send is not known now"))
+            elif problem:
                 known.append(Seen("Inconclusive", f"no probe was sent: {problem}"))
             else:
                 ready = [pod for pod in newest if pod.is_ready]

@@ -50,7 +50,16 @@ from slotune.search.decision import Decision
 from slotune.search.problem import Problem
 from slotune.tuning.trial_objects import candidate_of
 
-__all__ = ["apply_manifest", "go_on", "next_rollout_step", "roll_out", "rollout_manifest", "stands"]
+__all__ = [
+    "apply_manifest",
+    "carry_on",
+    "go_on",
+    "may_carry_on",
+    "next_rollout_step",
+    "roll_out",
+    "rollout_manifest",
+    "stands",
+]
 
 T = ConditionType
 
@@ -60,7 +69,7 @@ SOON_S = 2.0
 
 def next_rollout_step(
     references: References,
-    understood: Understood,
+    understood: Understood | None,
     serving: Object | None,
     *,
     autoscalers: Sequence[Object] | None,
@@ -70,27 +79,29 @@ def next_rollout_step(
 ) -> RolloutStep | None:
     """What the rollout does next; None while no answer of this search is stored in the status.
 
-    ``stands``: an answer to the question of before counts too.
+    What is under way is judged and, where it fails, taken back also then: nothing new is wanted meanwhile.
+
+    Args:
+        understood: None when the server or what the spec names is not understood now.
+        stands: an answer to the question of before counts too.
     """
     deployment, status = references.deployment, references.status
     assert deployment is not None
-    if status.recommendation is None or status.progress is None:
+    change = None
+    if understood is not None and _counts(references, understood, stands=stands):
+        change = _change(understood, _wanted(references))
+    elif not is_under_way(Memory.from_status(status)):
         return None
-    if status.progress.inputs != understood.inputs and not stands:
-        return None
-    slo_met = status.condition(T.SLO_MET)
-    change = _change(understood, _wanted(references))
-    known = deployment.model_copy(update={"status": status})
+    slo_met, container = status.condition(T.SLO_MET), _container(deployment, understood, serving)
+    counted = status if change is not None else status.model_copy(update={"recommendation": None})
     intent = Intent.from_deployment(
-        known,
-        understood.manifests.container.name,
+        deployment.model_copy(update={"status": counted}),
+        container,
         keeps_slo={"True": True, "False": False}.get(slo_met.status) if slo_met is not None else None,
-        writes_args=change.writes_args,
-        source=_source(deployment, references, change),
+        writes_args=change is not None and change.writes_args,
+        source=None if change is None else _source(deployment, references, change),
     )
-    facts = None
-    if serving is not None:
-        facts = Serving.from_deployment(serving, understood.manifests.container.name, autoscalers)
+    facts = None if serving is None else Serving.from_deployment(serving, container, autoscalers)
 
     def judge(
         kept: int, missed: int, inconclusive: int
@@ -99,6 +110,22 @@ def next_rollout_step(
         return _JUDGED[judgement.decision], judgement.reason
 
     return plan_rollout(intent, facts, Memory.from_status(status), readings, now, judge=judge)
+
+
+def _counts(references: References, understood: Understood, *, stands: bool) -> bool:
+    """Whether the stored answer is one to the question of now."""
+    status = references.status
+    if status.recommendation is None or status.progress is None:
+        return False
+    return stands or status.progress.inputs == understood.inputs
+
+
+def _container(deployment: LlamaDeployment, understood: Understood | None, serving: Object | None) -> str:
+    """Name of llama-server's container, for messages and for what is remembered of its arguments."""
+    if understood is not None:
+        return understood.manifests.container.name
+    names = [] if serving is None else [str(one["name"]) for one in serving["spec"]["template"]["spec"]["containers"]]
+    return deployment.spec.container or next(iter(names), "")
 
 
 _JUDGED: dict[Judged, Literal["Success", "Failure", "Inconclusive", "Continue"]] = {
@@ -116,6 +143,41 @@ def stands(observed: Observed) -> bool:
     return bool(verdict.stays) and (
         not verdict.is_stale or is_under_way(Memory.from_status(observed.references.status))
     )
+
+
+def carry_on(draft: Draft, observed: Observed, understood: Understood | None = None) -> RolloutNews | None:
+    """Go on with what is under way where no new answer can be had: what was begun is judged, and goes back if it fails.
+    No news: nothing is under way, or it is no longer slotune's to change."""
+    references = observed.references
+    if not may_carry_on(observed):
+        return None
+    step = next_rollout_step(
+        references,
+        understood,
+        observed.serving,
+        autoscalers=observed.autoscalers,
+        readings=observed.readings,
+        now=observed.now,
+        stands=stands(observed),
+    )
+    if step is None:
+        return None
+    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+        step = Refuse("LastGoodLost", lost)
+    _take(draft, observed, understood, step)
+    return _news(references, step)
+
+
+def may_carry_on(observed: Observed) -> bool:
+    """Whether a rollout is under way, and production is slotune's to change although its question can't be asked."""
+    references, serving = observed.references, observed.serving
+    deployment = references.deployment
+    if deployment is None or deployment.spec.suspend or references.rival is not None or serving is None:
+        return False
+    owners = serving["metadata"].get("ownerReferences") or ()
+    is_ours = any(owner.get("uid") == references.raw["metadata"]["uid"] for owner in owners)
+    is_named = references.target is not None or (deployment.spec.template is not None and is_ours)
+    return is_named and is_under_way(Memory.from_status(references.status))
 
 
 def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Served | None, RolloutNews | None]:
@@ -146,7 +208,7 @@ def roll_out(
     """What serves production, and where the way to it stands. None: only a recommendation is asked for."""
     serving = _what_serves(observed, state.problem, state.decision)
     if state.decision is None or state.decision.choice is None:
-        return serving, None
+        return serving, carry_on(draft, observed, understood)
     references = observed.references
     assert references.deployment is not None
     _keep_the_patch(draft, observed, understood, state)
@@ -178,7 +240,7 @@ def _news(references: References, step: RolloutStep) -> RolloutNews:
     return RolloutNews(news.state, Claim(T.ROLLED_OUT, known.status, known.reason, known.message), news.phase)
 
 
-def _take(draft: Draft, observed: Observed, understood: Understood, step: RolloutStep) -> None:
+def _take(draft: Draft, observed: Observed, understood: Understood | None, step: RolloutStep) -> None:
     """The step as actions."""
     owned = observed.references.target is None
     match step:
@@ -212,13 +274,14 @@ def apply_manifest(references: References, understood: Understood, step: Apply) 
     return tuned_deployment(references.target, change, step.candidate_hash, step.replicas)
 
 
-def rollout_manifest(observed: Observed, understood: Understood, step: Apply | RollBack) -> Object:
+def rollout_manifest(observed: Observed, understood: Understood | None, step: Apply | RollBack) -> Object:
     """What the step sends.
 
     Raises :class:`~slotune.rollout.last_good.LastGoodLostError`.
     """
     if isinstance(step, RollBack):
         return _way_back(observed, step)
+    assert understood is not None  # without it nothing is wanted
     return apply_manifest(observed.references, understood, step)
 
 

@@ -134,6 +134,36 @@ def test_an_api_key_is_neither_measured_with_nor_lost(read):
     assert any("--api-key" in note for note in reading.notes)
 
 
+REACH = ["--api-key-file", "/keys/k", "--ssl-key-file", "/tls/k", "--ssl-cert-file", "/tls/c", "--api-prefix", "/chat"]
+
+
+def test_who_reaches_a_server_and_how_is_not_measured_with_said_and_kept(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--seed", "7"]
+    reading = read(**{ARGS: [*args, *REACH]})
+    assert reading.problem.baseline.extra_args == ("--seed", "7")
+    assert reading.baseline.flags_for(reading.problem.baseline)[-len(REACH) :] == REACH
+    (note,) = [one for one in reading.notes if "--api-prefix" in one]
+    assert all(flag in note for flag in REACH[::2])
+    assert "measured without it" in note
+
+
+def test_variables_of_these_stay_variables(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1"]
+    env = [{"name": "LLAMA_ARG_API_KEY_FILE", "value": "/keys/k"}, {"name": "LLAMA_ARG_API_PREFIX", "value": "/chat"}]
+    reading = read(**{ARGS: args, ARGS.replace("args", "env"): env})
+    assert reading.problem.baseline.extra_args == ()
+    assert "/keys/k" not in reading.baseline.flags_for(reading.problem.baseline)
+    assert any("LLAMA_ARG_API_KEY_FILE, LLAMA_ARG_API_PREFIX: measured without it" in note for note in reading.notes)
+
+
+def test_a_server_behind_a_socket_is_measured_at_a_port_and_keeps_its_socket(read):
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--host", "/run/llama.sock"]
+    reading = read(**{ARGS: args})
+    flags = reading.baseline.flags_for(reading.problem.baseline)
+    assert flags[flags.index("--host") + 1] == "/run/llama.sock"
+    assert any("/run/llama.sock" in note for note in reading.notes)
+
+
 def test_a_key_by_reference_stays_a_reference_and_one_that_looks_like_a_flag_is_still_a_key(read):
     args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "--api-key"]
     by_name = read(**{ARGS: [*args, "$(API_KEY)"]}).baseline

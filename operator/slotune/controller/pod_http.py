@@ -74,8 +74,8 @@ async def ask_server(
         raise NotAskedError(pod.name, "still loads its model", serves_nobody=True) from error
     except ServerUnreachableError as error:
         cure = (
-            f"does llama-server listen on 0.0.0.0:{port}, and do NetworkPolicies let slotune in (the chart's own one "
-            "has networkPolicy.servers.ports)?"
+            f"does llama-server listen on 0.0.0.0:{port} without TLS, and do NetworkPolicies let slotune in "
+            "(the chart's own one has networkPolicy.servers.ports)?"
         )
         raise NotAskedError(pod.name, f"can't be reached: {cure}", serves_nobody=True) from error
     except ServerError as error:
@@ -86,7 +86,7 @@ def _refused(status: int | None, path: str, cure: str) -> str:
     if status in {401, 403}:
         return _NO_KEY
     if status in {404, 501}:
-        return f"has no {path}: {cure}"
+        return f"has no {path}: {cure} and without --api-prefix"
     return f"answers {path} as no llama-server does (HTTP {status}): is that its port?"
 
 

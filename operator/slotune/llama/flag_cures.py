@@ -23,6 +23,7 @@ __all__ = [
     "REMOVED_ENV",
     "ROUTER",
     "SECRET",
+    "UNMEASURED",
     "closest_flag",
     "looks_secret",
 ]
@@ -142,6 +143,9 @@ DROPPED: Final = {
     "--kv-unified-per-slot": "slotune states the pool with -c instead",
 }
 """Flags (by first spelling) that a measured server does not get, and why."""
+
+UNMEASURED: Final = frozenset({"--api-key-file", "--ssl-key-file", "--ssl-cert-file", "--api-prefix"})
+"""Flags (by first spelling) that say who reaches a server and how: it is measured without them, and keeps them."""
 
 SECRET: Final = frozenset({"--api-key", "-hft"})
 """Flags (by first spelling) whose value must never be stored or shown."""

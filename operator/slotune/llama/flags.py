@@ -17,7 +17,7 @@ from slotune.llama.baseline_reading import BaselineReader
 from slotune.llama.build_arguments import understood
 from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_cures import DROPPED, MODEL_FLAGS
+from slotune.llama.flag_cures import DROPPED, MODEL_FLAGS, UNMEASURED
 from slotune.llama.flag_reading import FlagProblem, Reading, Setting, read
 from slotune.llama.flag_table import BY_NAME, Flag
 from slotune.llama.kv_cells import context_flag
@@ -202,7 +202,7 @@ def from_args(
         name = setting.flag.name
         if setting.is_secret:
             secret += setting.words
-        elif setting.words[1:] == OWN_VERBOSITY and name == "-lv":
+        elif name in UNMEASURED or (setting.words[1:] == OWN_VERBOSITY and name == "-lv"):
             continue
         elif name in DROPPED:
             reader.notes.append(f"{setting.spelling} is left out: {DROPPED[name]}.")

@@ -14,7 +14,7 @@ from slotune.api.v1alpha1 import ModelVariant
 from slotune.llama.build_defaults import BUILD_11549, BuildDefaults, defaults_of
 from slotune.llama.build_number import build_of_image
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_cures import MODEL_FLAGS
+from slotune.llama.flag_cures import MODEL_FLAGS, UNMEASURED
 from slotune.llama.flag_reading import Setting, read
 from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
@@ -29,6 +29,9 @@ FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
 """Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 REDACTED = "REDACTED"
+
+SOCKET = ".sock"
+"""How an address ends that is a UNIX socket."""
 
 _ANY_CONTEXT = 2**20
 """Tokens: stands for a training context where no number of tokens is looked at."""
@@ -51,6 +54,8 @@ class Baseline:
     """Path inside the container of each variant, as the manifest has it."""
     secrets: tuple[str, ...] = ()
     """Flags that hold a key or token, each with a placeholder: never measured with, never shown, and still needed."""
+    reach: tuple[str, ...] = ()
+    """Arguments that say who reaches the server and how, as they are written: never measured with, and still needed."""
     origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Where each flag (first spelling) is stated; the last place is the one that counts."""
     defaults: BuildDefaults = BUILD_11549
@@ -84,7 +89,7 @@ class Baseline:
             if not skip and not drop:
                 kept.append(argument)
             skip = drop
-        return [*kept, *candidate.extra_args, *self.secrets]
+        return [*kept, *candidate.extra_args, *self.reach, *self.secrets]
 
 
 def baseline_of(
@@ -178,6 +183,7 @@ def read_baseline(
         raise InvalidInputError(f"{where} args", None, "; ".join(str(problem) for problem in parsed.errors))
     stated = {setting.flag.name for setting in settings}
     secret = [setting for setting in settings if setting.is_secret]
+    reach = [setting for setting in settings if setting.flag.name in UNMEASURED]
     return Baseline(
         parsed.baseline,
         parsed.host if "--host" in stated else None,
@@ -185,10 +191,12 @@ def read_baseline(
         parsed.alias,
         {model.name: model.path for model in variants},
         tuple(word for setting in secret for word in without_values(setting.words)),
+        # A variable of these stays where it is, and so needs no argument.
+        tuple(word for setting in reach if setting.position is not None for word in setting.words),
         _origins(pod, settings),
         defaults,
         None if parsed.baseline.threads is not None else _cpu_limit(container, where),
-        (*pod.notes, *parsed.notes, *_secret_notes(secret)),
+        (*pod.notes, *parsed.notes, *_secret_notes(secret), *_reach_notes(reach, parsed.host)),
     )
 
 
@@ -247,6 +255,17 @@ def _secret_notes(settings: Sequence[Setting]) -> tuple[str, ...]:
     if not flags:
         return ()
     return (f"{', '.join(flags)}: measured without it; where the answer has {REDACTED}, put your own value back",)
+
+
+def _reach_notes(settings: Sequence[Setting], host: str) -> tuple[str, ...]:
+    """What trials go without, and which servers in production slotune can't ask."""
+    flags = sorted({setting.spelling for setting in settings})
+    if host.endswith(SOCKET):
+        flags.append(f"--host {host}")
+    if not flags:
+        return ()
+    without = f"{', '.join(flags)}: measured without it, at a port of the trial's own; production keeps it"
+    return (f"{without}, and slotune asks no server there that is not plain HTTP without key and prefix",)
 
 
 def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource) -> ModelVariant:

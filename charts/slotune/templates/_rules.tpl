@@ -46,6 +46,10 @@
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [get, list]
+# How many devices a pod claims.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [get]
 # Written: one at each transition. Read: why the pod of a trial does not start.
 - apiGroups: [events.k8s.io]
   resources: [events]

@@ -26,6 +26,7 @@ __all__ = [
     "NETWORK_POLICY",
     "NODE",
     "POD",
+    "RESOURCE_CLAIM_TEMPLATE",
     "SECRET",
     "SERVICE",
     "WATCHED",
@@ -70,6 +71,7 @@ JOB: Final = Kind("Job", "batch", "v1", "jobs")
 NETWORK_POLICY: Final = Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies")
 NODE: Final = Kind("Node", "", "v1", "nodes", namespaced=False)
 POD: Final = Kind("Pod", "", "v1", "pods")
+RESOURCE_CLAIM_TEMPLATE: Final = Kind("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates")
 SECRET: Final = Kind("Secret", "", "v1", "secrets")
 SERVICE: Final = Kind("Service", "", "v1", "services")
 
@@ -96,6 +98,7 @@ _KNOWN: Final = {
         NETWORK_POLICY,
         NODE,
         POD,
+        RESOURCE_CLAIM_TEMPLATE,
         SECRET,
         SERVICE,
         *_OWN.values(),

@@ -27,6 +27,7 @@ from slotune.controller.kinds import (
     GPU_CLASS,
     LLAMA_DEPLOYMENT,
     LLAMA_WORKLOAD,
+    RESOURCE_CLAIM_TEMPLATE,
     SECRET,
     Kind,
 )
@@ -67,6 +68,8 @@ class References:
     """Digests of what a search depends on beside the server itself: spec, workload, hardware, and settings of the
     server that lie in ConfigMaps."""
 
+    claim_templates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """``spec.spec`` of each ResourceClaimTemplate that the pod names, by name, as far as it can be read."""
     is_foreign: bool = False
     """Whether what is wrong are fields that this slotune does not know: another version's CRD took them."""
 
@@ -176,7 +179,24 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         target=target,
         rival=_rival(raw, deployment, store),
         about=_about(documents, prompts),
+        claim_templates=await _claim_templates(template or {}, namespace, cluster),
     )
+
+
+async def _claim_templates(
+    template: Mapping[str, Any], namespace: str, cluster: Cluster
+) -> dict[str, Mapping[str, Any]]:
+    """What the pod's devices are asked for with. Where they can't be read, the scheduler has the last word."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for claim in (template.get("spec") or {}).get("resourceClaims") or ():
+        name = claim.get("resourceClaimTemplateName")
+        if isinstance(name, str) and name not in found:
+            try:
+                read = await cluster.get(RESOURCE_CLAIM_TEMPLATE, namespace, name)
+            except (NotFoundError, ForbiddenError):
+                continue
+            found[name] = (read.get("spec") or {}).get("spec") or {}
+    return found
 
 
 async def _hidden_classes(

@@ -14,7 +14,7 @@ from slotune.controller.understanding import NotUnderstood, Surveyed, Understood
 from slotune.tuning.trial_objects import candidate_hash, settings_of
 from tests.controller.fake_cluster import FakeCluster
 from tests.controller.fake_node import tiny_model
-from tests.controller.manifests import ARGS, GPU_CLASS, NAMESPACE, owned, target, targeting, workload
+from tests.controller.manifests import ARGS, GPU_CLASS, NAMESPACE, config_map, owned, target, targeting, workload
 
 SURVEYED = Surveyed({"F16": tiny_model("F16")}, 11549)
 ARGS_AT = "template__spec__containers__0__args"
@@ -93,6 +93,43 @@ async def test_another_search_may_use_what_was_measured_for_the_last_one(changes
     before, after = await understood(owned()), await understood(owned(**changes))
     assert after.space.context == before.space.context
     assert after.inputs != before.inputs
+
+
+ENV_AT, ENV_FROM_AT = "template__spec__containers__0__env", "template__spec__containers__0__envFrom"
+WHOLE = {ENV_FROM_AT: [{"configMapRef": {"name": "settings"}}]}
+ONE = {ENV_AT: [{"name": "MMQ", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "GGML_CUDA_FORCE_MMQ"}}}]}
+
+
+@pytest.mark.parametrize("server", [WHOLE, ONE], ids=["envFrom", "valueFrom"])
+async def test_another_environment_asks_every_question_anew_and_another_flag_or_key_does_not(server):
+    async def context(**data: str) -> str:
+        return (await understood(owned(**server), config_map("settings", **data))).space.context
+
+    before = await context(GGML_CUDA_FORCE_MMQ="0")
+    assert await context(GGML_CUDA_FORCE_MMQ="1") != before
+    assert await context(GGML_CUDA_FORCE_MMQ="0", LLAMA_API_KEY="hush", LLAMA_ARG_THREADS_HTTP="3") == before
+
+
+CLAIMED = {
+    "template__spec__resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpus"}],
+    "template__spec__containers__0__resources": {"claims": [{"name": "gpu"}]},
+}
+
+
+@pytest.mark.parametrize(("count", "refused"), [(1, False), (2, True), (None, False)])
+async def test_a_claim_for_more_than_one_device_is_refused_where_it_can_be_read(count, refused):
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": count}}
+    claims = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpus", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    found = understand(await gathered(owned(**CLAIMED), *([claims] if count else [])), SURVEYED)
+    assert isinstance(found, NotUnderstood) == refused
+    if isinstance(found, NotUnderstood):
+        assert found.reason == "Refused"
+        assert "ResourceClaimTemplate gpus spec.spec.devices is count 2" in found.message
 
 
 async def test_other_weights_under_the_same_path_are_another_question():

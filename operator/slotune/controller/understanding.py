@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from slotune.api.references import Manifests
 from slotune.api.v1alpha1 import Question
@@ -18,10 +19,12 @@ from slotune.llama.model_facts import ModelFacts
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
 from slotune.rollout.facts import CANDIDATE_ANNOTATION
+from slotune.sandbox.server_environment import server_environment
 from slotune.search.problem import Problem
 from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.tuning.pod_reading import read_pod
 from slotune.tuning.reading import Reading, Today, reading_of
 from slotune.tuning.refusal import RefusedServerError
 from slotune.tuning.server_refusals import refusals
@@ -99,7 +102,8 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     template = references.template or {}
     pod = pod_digest(template, manifests.container.name, manifests.gpu_classes)
     epoch = references.status.search_epoch
-    engine = digest_of([manifests.container.image, surveyed.build, pod, references.rerun, epoch])
+    environment = _environment(manifests, template)
+    engine = digest_of([manifests.container.image, surveyed.build, pod, environment, references.rerun, epoch])
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     rolled_out = annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
     try:
@@ -109,6 +113,7 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
             references.target_as_before or {},
             gpu_resource=next(iter(manifests.gpu_classes.values())).spec.resource_name,
             config_maps=manifests.config_maps,
+            claim_templates=references.claim_templates,
         ):
             raise RefusedServerError(found)
         reading = reading_of(
@@ -129,6 +134,15 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     reading = _with_replicas_of_then(reading, references, inputs)
     question = _question(references, reading, surveyed)
     return Understood(reading, manifests, surveyed, pod, inputs, question, written, rolled_out)
+
+
+def _environment(manifests: Manifests, template: Mapping[str, Any]) -> list[tuple[object, str | None]]:
+    """The variables that a trial gets, with their values as far as they may be known; only for a digest."""
+    name, spec = manifests.container.name, manifests.deployment.spec
+    container = next(one for one in template["spec"]["containers"] if one.get("name") == name)
+    values = read_pod(manifests.template, manifests.container, manifests.config_maps).environment
+    entries = server_environment(container, spec.sandbox.secret_env, manifests.config_maps)
+    return [(entry, values.get(str(entry.get("name")))) for entry in entries]
 
 
 def _question(references: References, reading: Reading, surveyed: Surveyed) -> Question:

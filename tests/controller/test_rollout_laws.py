@@ -476,14 +476,17 @@ async def test_what_is_under_way_is_judged_and_goes_back_whatever_became_of_the_
     assert args_of(simulation, name) != ARGS
     simulation.reader.outcome = "Missed"
     if trouble == "another question":
-        change(simulation, workload={"inline": {"load": {"requestRate": "8"}}})
+        simulation.world.seconds = lambda _: 3000.0
+        change(simulation, measurement={"requestsPerRun": 13})
     else:
         simulation.cluster.remove(GPU_CLASS, None, "cpu")
     await simulation.run(lambda: rolled_back(simulation), most_s=HOUR)
     assert rolled_back(simulation)
     assert args_of(simulation, name) == ARGS
     assert candidate in simulation.status()["refusedCandidates"]
-    if trouble == "nothing is understood":
+    if trouble == "another question":
+        assert simulation.says("SearchCompleted")[0] == "False"
+    else:
         assert simulation.says("Stalled") == ("True", "ReferenceNotFound")
     assert_good_statuses(simulation)
 
@@ -508,3 +511,26 @@ async def test_a_rollout_that_changed_nothing_yet_is_given_up_when_the_question_
     assert args_of(simulation) == ARGS
     assert "rollout" not in simulation.status()
     assert_good_statuses(simulation)
+
+
+async def test_no_key_is_written_down_on_the_way_to_production_and_back():
+    simulation = simulated(
+        owned(
+            **AUTO,
+            **VERIFY,
+            template__spec__containers__0__args=[*ARGS, "--api-key", "sk-0123456789abcdef"],
+            template__spec__containers__0__env=[{"name": "PASSWORD", "value": "hunter2hunter2"}],
+        )
+    )
+    before = [*ARGS, "--api-key", "sk-0123456789abcdef"]
+    simulation.reader.outcome = "Missed"
+    await simulation.run(lambda: rolled_back(simulation), most_s=2 * HOUR)
+    assert rolled_back(simulation)
+    assert args_of(simulation) == before
+    changed = [one.object for one in simulation.cluster.changes]
+    said = [one.get("status") if one["kind"] == "LlamaDeployment" else one for one in changed]
+    written_down = str([one for one in said if (one or {}).get("kind", "ConfigMap") == "ConfigMap"])
+    assert "candidateHash" in written_down
+    assert "slotune.dev/left-out" in written_down
+    assert "0123456789abcdef" not in written_down
+    assert "hunter2" not in written_down

@@ -93,7 +93,7 @@ def test_a_template_comes_back_from_its_record_unchanged() -> None:
     record = template_record(owner(), pods)
     assert record["immutable"] is True
     assert record["metadata"]["name"] == record_name("chat", template_digest(pods))
-    assert template_from_record(record, "chat", template_digest(pods)) == pods
+    assert template_from_record(record, "chat", template_digest(pods), template("-np", "9")) == pods
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_a_template_comes_back_from_its_record_unchanged() -> None:
 )
 def test_a_record_that_is_not_what_was_written_is_refused(record: dict[str, object] | None) -> None:
     with pytest.raises(LastGoodLostError, match="kubectl rollout undo") as caught:
-        template_from_record(record, "chat", template_digest(template()))
+        template_from_record(record, "chat", template_digest(template()), template())
     assert caught.value.record.startswith("chat-template-")

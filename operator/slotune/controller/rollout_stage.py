@@ -295,7 +295,9 @@ def _lost(observed: Observed, step: RollBack) -> str:
 
 
 def _recorded(observed: Observed, step: RollBack) -> Object:
-    return template_from_record(observed.recorded, observed.references.key[1], step.to.template_digest or "")
+    assert observed.serving is not None
+    name, running = observed.references.key[1], observed.serving["spec"]["template"]
+    return template_from_record(observed.recorded, name, step.to.template_digest or "", running)
 
 
 def _way_back(observed: Observed, step: RollBack) -> Object:

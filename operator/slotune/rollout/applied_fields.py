@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from slotune.rollout.facts import RESTARTED
 
@@ -76,7 +76,7 @@ def differences(now: JSON, wanted: JSON) -> dict[str, Any]:
     return result
 
 
-def _has_names(value: Any) -> bool:
+def _has_names(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) and "name" in one for one in value)
 
 

@@ -2,6 +2,10 @@
 
 The status has no room for a whole pod, and the spec may have changed since. So the template lies in a ConfigMap that is
 named after its content: it is written once, never changed, and what is read back is proved to be what was written.
+
+More people may read a ConfigMap than the Deployment, so no key is written there: values that may be one are taken from
+the pod template that runs (:mod:`slotune.rollout.secret_values`). A rollout never changes them, and where somebody else
+did, the proof fails, and production is left as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from slotune.api.v1alpha1 import LlamaDeployment
 from slotune.rollout.facts import template_digest
 from slotune.rollout.owned import owner_reference
+from slotune.rollout.secret_values import NoSuchValueError, with_values_of, without_keys
 
 __all__ = ["LastGoodLostError", "record_name", "template_from_record", "template_record"]
 
@@ -49,12 +54,14 @@ def template_record(owner: LlamaDeployment, template: Mapping[str, Any]) -> dict
             "ownerReferences": [owner_reference(owner)],
         },
         "immutable": True,
-        "data": {_KEY: json.dumps(template, sort_keys=True)},
+        "data": {_KEY: json.dumps(without_keys(template), sort_keys=True)},
     }
 
 
-def template_from_record(record: Mapping[str, Any] | None, name: str, digest: str) -> dict[str, Any]:
-    """The template in a ConfigMap of :func:`template_record`.
+def template_from_record(
+    record: Mapping[str, Any] | None, name: str, digest: str, running: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The template in a ConfigMap of :func:`template_record`, with the keys of the one that is ``running``.
 
     Raises :class:`LastGoodLostError` when it is gone (``record`` is None), unreadable or another one.
     """
@@ -65,6 +72,10 @@ def template_from_record(record: Mapping[str, Any] | None, name: str, digest: st
         template = json.loads((record.get("data") or {})[_KEY])
     except (KeyError, ValueError) as error:
         raise LastGoodLostError(place, f"has no readable {_KEY}") from error
+    try:
+        template = with_values_of(template, running)
+    except NoSuchValueError as error:
+        raise LastGoodLostError(place, "leaves out a key that the Deployment has no more") from error
     if not isinstance(template, dict) or template_digest(template) != digest:
         raise LastGoodLostError(place, f"has another pod template than {digest}")
     return template

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from slotune.api.labels import BORROW_MANAGER
 from slotune.api.v1alpha1 import Applied, RolloutRecord
+from slotune.report.redaction import without_secrets
 from slotune.rollout.facts import Readings, Serving, Strategy
 from slotune.rollout.intent import Intent
 from slotune.rollout.memory import Memory, moment, span, stamp
@@ -116,7 +117,7 @@ class Situation:
             candidate_hash=self.running_hash,
             time=stamp(self.now),
             replicas=self.serving.desired,
-            args=self.serving.args,
+            args=without_secrets(self.serving.args),
             template_digest=self.serving.template_digest,
         )
 

@@ -15,6 +15,7 @@ BENCHES = {
     "memory_prediction": "predicted against allocated memory, on a real engine",
     "search_space": "accelerator minutes that five searches spend on one simulated space",
     "load_client": "how late the load client sees a token, at known times",
+    "fleet": "how the operator carries a thousand LlamaDeployments on a real API server",
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from e2e.node.places import CHECKOUT, node_folder
 
-__all__ = ["MissingProgramsError", "Programs", "find_programs"]
+__all__ = ["MissingProgramsError", "Programs", "build_programs", "find_programs"]
 
 CNI_FOLDER = Path("/usr/lib/cni")
 """Where Debian's ``containernetworking-plugins`` puts the plugins."""
@@ -70,12 +70,22 @@ def find_programs() -> Programs:
         missing.add("busybox-static")
     if missing:
         raise MissingProgramsError(f"missing: apt-get install -y --no-install-recommends {' '.join(sorted(missing))}")
+    return Programs(build_programs(), {name: path for name, path in system.items() if path is not None})
+
+
+@functools.cache
+def build_programs() -> Path:
+    """The folder of etcd, helm, kubectl, kubelet and everything called kube-something, built if that was not done.
+
+    Raises:
+        MissingProgramsError: the build failed.
+    """
     built = _build({})
     if built.returncode == _NO_GO:
         built = _build({"PATH": f"{_go_folder()}:{os.environ['PATH']}"})
     if built.returncode != 0:
         raise MissingProgramsError("e2e/node/build.sh could not build Kubernetes; its messages are above")
-    return Programs(Path(built.stdout.strip()), {name: path for name, path in system.items() if path is not None})
+    return Path(built.stdout.strip())
 
 
 def _is_static(binary: Path) -> bool:

@@ -80,6 +80,8 @@ class FakeNode:
     """Pods made, by trial."""
     measured: list[Trial] = field(default_factory=list)
     """Trials of which a load client came to its end, each as often as it did."""
+    nodes: int = 1
+    """Each takes one trial at a time, as the anti-affinity of trials asks."""
     most_at_once: int = 0
     most_placed_at_once: int = 0
     """Of the trials that had a node."""
@@ -147,18 +149,15 @@ class FakeNode:
             self._trial(job, pod_name, made, (self.cluster.now() - made).total_seconds())
 
     def _takes(self, job: Object, pod: str, age: float) -> bool:
-        """Whether the trial's pod has the node: one at a time, as its anti-affinity asks."""
+        """Whether the trial's pod has a node."""
         uid = job["metadata"]["uid"]
         if uid in self._placed:
             return True
         spec = _trial_spec(job)
         assert spec is not None
         fate = self.fate(trial_of(spec), self.pods_of[job["metadata"]["name"]])
-        taken = any(
-            self._is_placed(other)
-            for other in self.cluster.all_of(POD)
-            if other["status"]["phase"] in {"Pending", "Running"}
-        )
+        alive = [pod for pod in self.cluster.all_of(POD) if pod["status"]["phase"] in {"Pending", "Running"}]
+        taken = sum(self._is_placed(pod) for pod in alive) >= self.nodes
         if self._stuck(job, pod, "unschedulable" if taken and fate != "image pull" else fate, age):
             return False
         self._placed[uid] = self.cluster.now()

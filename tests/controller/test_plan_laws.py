@@ -254,6 +254,7 @@ async def test_of_two_on_one_target_the_oldest_wins_and_the_other_takes_over():
 
 async def test_no_more_trials_run_than_may_and_the_others_say_what_they_wait_for():
     simulation = Simulation(world(seconds=lambda _: 20.0), max_trials=2)
+    simulation.node.nodes = 2
     names = ["a", "b", "c"]
     for place, name in enumerate(names):  # each asks about other traffic
         simulation.apply(owned(name, workload__inline__output__tokens=16 + place))

@@ -46,7 +46,7 @@ NO_OUTCOME = "NoOutcome"
 
 _MOST_RUNS, _MOST_QUANTILES = 500, 101
 _MOST_LOG_LINES, _LONGEST_LOG_LINE = 20, 1024
-_MOST_BYTES = 2**63 - 1
+_MOST_BYTES = 2**53
 
 
 def verdict_status(result: TrialResult) -> TrialVerdict:

@@ -6,20 +6,25 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from e2e.api_server import api_server
 from e2e.cluster import Cluster, KubectlError
 from e2e.evidence import collect_evidence, operator_logs
 from e2e.images.build import ENGINE_IMAGE, PRODUCT_IMAGE, build_images, load_images
 from e2e.installed import Operator, installed
+from e2e.manifests import gpu_class
 from e2e.models import MODELS_CLAIM, make_weights, models_manifests
 from e2e.namespaces import namespaces_of_tests, new_namespace
 from e2e.node.lifecycle import bring_up, standing, take_down
 from e2e.node.places import cache_folder, node_name
 from e2e.node.programs import find_programs
+from e2e.story import Ground
 from e2e.waiting import eventually as wait_eventually
 
 NODE = node_name()
@@ -85,6 +90,43 @@ def operator(cluster: Cluster, images: Images) -> Iterator[Operator]:
     """The operator, installed with the chart for the whole session."""
     with installed(cluster, images.product) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def bare_ground(cluster: Cluster, images: Images, weights: Path, operator: Operator) -> Iterator[Ground]:
+    """Everything that takes a LlamaDeployment from apply to an answer."""
+    if cluster.node is None:
+        pytest.skip("the models are in a folder of this machine, which another cluster's nodes do not see")
+    dear, cheap = "e2e-dear", "e2e-cheap"
+    with api_server(cluster.kubeconfig) as server, ExitStack() as stack:
+        cluster.apply([gpu_class(dear, price="1.60"), gpu_class(cheap, price="0.80")])
+        for name in (dear, cheap):
+            stack.callback(cluster.delete, "gpuclass", name)
+        yield Ground(cluster, server, images.engine, weights, dear, cheap, stack)
+
+
+@pytest.fixture
+def ground(bare_ground: Ground) -> Iterator[Ground]:
+    """What a test begins here is gone after it."""
+    with ExitStack() as stack:
+        yield replace(bare_ground, stack=stack)
+
+
+@pytest.fixture(scope="module")
+def shared_ground(bare_ground: Ground) -> Iterator[Ground]:
+    """What is begun here is there for all tests of a module."""
+    with ExitStack() as stack:
+        yield replace(bare_ground, stack=stack)
+
+
+@pytest.fixture(scope="module")
+def spare_gpus(cluster: Cluster) -> Iterator[None]:
+    """GPUs beside those that serve. Without this fixture the node has one."""
+    if cluster.node is None:
+        pytest.skip("the number of GPUs can only be set on a node that the tests made")
+    cluster.set_gpus(4)
+    yield
+    cluster.set_gpus(1)
 
 
 @pytest.fixture

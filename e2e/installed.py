@@ -20,6 +20,7 @@ __all__ = ["OPERATOR_NAMESPACE", "Operator", "installed"]
 
 OPERATOR_NAMESPACE = "slotune-system"
 RELEASE = "slotune"
+_CHART = str(CHECKOUT / "charts" / "slotune")
 _INSTALL_LIMIT_S = 180
 _RESTART_LIMIT_S = 90
 """Kubernetes starts a container that died at once, and after the second time in a row within 10 s, 20 s and so on."""
@@ -76,6 +77,11 @@ class Operator:
             "the kubelet has seen that the operator's process is gone",
         )
 
+    def upgrade(self, **values: object) -> None:
+        """Other values for the chart; those not named stay."""
+        wait = f"--timeout={_INSTALL_LIMIT_S}s"
+        _helm(self.cluster, "upgrade", RELEASE, _CHART, "--reuse-values", "--values=-", "--wait", wait, stdin=values)
+
     def wait_ready(self, timeout: float = _RESTART_LIMIT_S) -> None:
         """Until its reconcile loop runs, as its own /readyz says."""
         eventually(lambda: self._status()["ready"], timeout, "the operator is ready")
@@ -113,13 +119,12 @@ def installed(cluster: Cluster, image: str, **values: object) -> Iterator[Operat
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
     } | values
     wait = f"--timeout={_INSTALL_LIMIT_S}s"
-    chart = str(CHECKOUT / "charts" / "slotune")
     if cluster.node is not None:
         _clear(cluster)
         _uninstall(cluster)
     operator = Operator(cluster)
     try:
-        _helm(cluster, "install", RELEASE, chart, "--create-namespace", "--values=-", "--wait", wait, stdin=given)
+        _helm(cluster, "install", RELEASE, _CHART, "--create-namespace", "--values=-", "--wait", wait, stdin=given)
     except AssertionError as error:
         selector = f"--selector=app.kubernetes.io/instance={RELEASE}"
         told = cluster.text("describe", "pods", selector, namespace=operator.namespace)

@@ -32,7 +32,15 @@ def new_namespace(cluster: Cluster, weights: Path | None = None) -> Iterator[str
     eventually(lambda: cluster.find("serviceaccount", "default", name), 30, f"a service account in {name}")
     if weights is not None:
         cluster.apply(models_manifests(f"models-{name}", name, weights))
-    yield name
+    try:
+        yield name
+    finally:
+        _remove(cluster, name)
+        if weights is not None:
+            cluster.delete("persistentvolume", f"models-{name}", wait=False)
+
+
+def _remove(cluster: Cluster, name: str) -> None:
     cluster.delete("namespace", name, wait=False)
     try:
         eventually(lambda: cluster.find("namespace", name) is None, REMOVAL_LIMIT_S, f"namespace {name} is gone")
@@ -40,8 +48,6 @@ def new_namespace(cluster: Cluster, weights: Path | None = None) -> Iterator[str
         left = cluster.find("namespace", name) or {}
         held = [it.get("message") for it in left.get("status", {}).get("conditions", []) if it["status"] == "True"]
         raise AssertionError(f"namespace {name} is still there after {REMOVAL_LIMIT_S:g} s: {held}") from None
-    if weights is not None:
-        cluster.delete("persistentvolume", f"models-{name}", wait=False)
 
 
 def namespaces_of_tests(cluster: Cluster) -> list[str]:

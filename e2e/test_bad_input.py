@@ -1,0 +1,171 @@
+"""Bad input on a real cluster: a condition with the field and the cure for each, and no storm afterwards.
+
+They stand side by side in one namespace, and each is told of by itself. Nothing is ever measured for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Object
+from e2e.manifests import gpu_class, quick_deployment, server_template, target_deployment
+from e2e.models import WEIGHTS
+from e2e.story import Ground, Story
+from e2e.waiting import eventually
+
+LIMIT_S = 200
+QUIET_S = 20.0
+"""How long it is watched that nothing storms."""
+NOWHERE = "e2e-nowhere"
+"""A GPU class whose selector no node has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One mistake, and what must be said about it."""
+
+    make: Callable[[Ground], Object]
+    reason: str
+    words: tuple[str, ...]
+    """In the message of Stalled: the field, the value, the cure."""
+
+
+def prompts(key: str, name: str) -> Object:
+    """A workload whose prompts are in a ConfigMap."""
+    load = {"load": {"requestRate": "4"}, "output": {"tokens": 2}}
+    return {"inline": {**load, "prompts": {"configMapKeyRef": {"name": name, "key": key}}}}
+
+
+def served(name: str, **changes: Any) -> Callable[[Ground], Object]:
+    """One that owns its server; parts of the spec are replaced."""
+    return lambda ground: ground.owned(name, **{"gpuClasses": [{"name": ground.dear}], **changes})
+
+
+def in_template(name: str, **container: Any) -> Callable[[Ground], Object]:
+    """One whose Deployment's container differs. Such a Deployment is never made: it is its owner's."""
+
+    def make(ground: Ground) -> Object:
+        template = server_template(ground.image, model="Q8_0")
+        template["spec"]["containers"][0] |= container
+        return ground.owned(name, ground.dear, template=template)
+
+    return make
+
+
+def capacity(ground: Ground) -> Object:
+    """A class that no node has, and little patience."""
+    sandbox = {"capacityTimeout": "5s", "loadClient": {"cpu": "100m", "memory": "256Mi"}}
+    return quick_deployment("no-node", NOWHERE, targetRef={"name": "idle"}, sandbox=sandbox)
+
+
+ROWS = {
+    "no-class": Row(
+        lambda ground: ground.owned("no-class", "no-such-class"),
+        "ReferenceNotFound",
+        ("spec.gpuClasses[0].name", "no-such-class"),
+    ),
+    "no-map": Row(
+        served("no-map", workload=prompts("p.jsonl", "not-there")),
+        "ReferenceNotFound",
+        ("prompts.configMapKeyRef", "not-there"),
+    ),
+    "no-key": Row(
+        served("no-key", workload=prompts("other.jsonl", "traffic")),
+        "ReferenceNotFound",
+        ("prompts.configMapKeyRef", "other.jsonl"),
+    ),
+    "bad-line": Row(
+        served("bad-line", workload=prompts("p.jsonl", "traffic")),
+        "InvalidWorkload",
+        ("p.jsonl", "line 2"),
+    ),
+    "no-traffic": Row(
+        served("no-traffic", workload={"ref": {"name": "rush-hour"}}),
+        "ReferenceNotFound",
+        ("spec.workload.ref", "rush-hour"),
+    ),
+    "no-target": Row(
+        lambda ground: quick_deployment("no-target", ground.dear, targetRef={"name": "not-there"}),
+        "ReferenceNotFound",
+        ("spec.targetRef", "not-there"),
+    ),
+    "shell": Row(
+        in_template("shell", command=["sh", "-c", "exec llama-server -m /models/m.gguf"], args=[]),
+        "Refused",
+        ("command", "shell"),
+    ),
+    "no-llama": Row(
+        in_template("no-llama", command=["httpd"], args=["-f"]),
+        "Refused",
+        ("llama-server",),
+    ),
+    "no-file": Row(
+        lambda ground: ground.owned(
+            "no-file",
+            ground.dear,
+            models=[
+                {"name": "Q8_0", "path": f"/models/{WEIGHTS['Q8_0']}"},
+                {"name": "Q4_0", "path": "/models/not-there.gguf"},
+            ],
+        ),
+        "ModelUnreadable",
+        ("spec.models[1].path", "/models/not-there.gguf", WEIGHTS["Q4_0"]),
+    ),
+    "no-image": Row(
+        lambda ground: quick_deployment("no-image", ground.dear, targetRef={"name": "unpullable"}),
+        "ImagePullFailed",
+        ("registry.invalid/llama-server:none",),
+    ),
+    "no-node": Row(capacity, "NoCapacity", ("no node", NOWHERE)),
+}
+
+
+@pytest.fixture(scope="module")
+def mistakes(shared_ground: Ground) -> dict[str, Story]:
+    """All of them, applied at once."""
+    ground = shared_ground
+    lines = '{"prompt": "Hello"}\n{"prompt": \n'
+    traffic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "traffic"}, "data": {"p.jsonl": lines}}
+    nowhere = gpu_class(NOWHERE, node_selector={"e2e.slotune.dev/no": "node"})
+    idle = target_deployment("idle", server_template(ground.image, model="Q8_0"))
+    # What this one asks for is never there, so its pod waits and holds nothing.
+    idle["spec"]["template"]["spec"]["nodeSelector"] = {"e2e.slotune.dev/no": "node"}
+    unpullable = target_deployment("unpullable", server_template("registry.invalid/llama-server:none", model="Q8_0"))
+    unpullable["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"].pop("nvidia.com/gpu")
+    ground.stack.callback(ground.cluster.delete, "gpuclass", NOWHERE)
+    first = ground.begin(traffic, nowhere, idle, unpullable, *(row.make(ground) for row in ROWS.values()))
+    return {name: ground.story(first.namespace, name) for name in ROWS}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_mistake_is_a_condition_with_the_field_and_the_cure(mistakes: dict[str, Story], name: str) -> None:
+    row, story = ROWS[name], mistakes[name]
+    stalled = story.wait_for("Stalled", reason=row.reason, timeout=LIMIT_S)
+    for word in row.words:
+        assert word in stalled["message"]
+    assert "Traceback" not in stalled["message"]
+    ready = story.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", row.reason)
+    assert not story.ended()
+    told = story.cluster.text("describe", "lld", name, namespace=story.namespace)
+    assert stalled["message"].split(":")[0] in " ".join(told.split())
+
+
+def test_nothing_storms_afterwards(mistakes: dict[str, Story]) -> None:
+    for name, story in mistakes.items():
+        story.wait_for("Stalled", reason=ROWS[name].reason, timeout=LIMIT_S)
+    cluster = next(iter(mistakes.values())).cluster
+    before = {name: story.deployment()["metadata"]["resourceVersion"] for name, story in mistakes.items()}
+    seen, began = cluster.requests_seen(), time.monotonic()
+    eventually(lambda: time.monotonic() - began >= QUIET_S, 2 * QUIET_S, "the watch is over")
+    asked = cluster.requests_seen() - seen
+    # kubelet, controllers and the scheduler have leases and pods to look after, too: about 3 requests/s.
+    assert asked / QUIET_S < 10
+    after = {name: story.deployment()["metadata"]["resourceVersion"] for name, story in mistakes.items()}
+    rewritten = {name for name in before if before[name] != after[name]}
+    assert rewritten <= {"no-node", "no-file", "no-image"}  # those are looked at again, ever more rarely

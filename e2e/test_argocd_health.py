@@ -1,4 +1,4 @@
-"""Argo CD shows a LlamaDeployment as people would call it. The script runs in the Lua that Argo CD's own follows, 5.1."""
+"""Argo CD shows a LlamaDeployment as people would call it. The script runs in the Lua that Argo CD follows, 5.1."""
 
 from __future__ import annotations
 

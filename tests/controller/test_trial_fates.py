@@ -340,12 +340,12 @@ async def test_a_trial_of_another_version_is_asked_anew():
     (first, *_) = simulation.trials()
     simulation.cluster.change(LLAMA_TRIAL, NAMESPACE, first["metadata"]["name"], spec={"unheardOf": True})
     simulation.kill()
-    await simulation.run(
-        lambda: (
-            simulation.cluster.find(LLAMA_TRIAL, NAMESPACE, first["metadata"]["name"])["metadata"]["uid"]
-            != first["metadata"]["uid"]
-        ),
-        most_s=HOUR,
-    )
+
+    def made_anew() -> bool:
+        found = simulation.cluster.find(LLAMA_TRIAL, NAMESPACE, first["metadata"]["name"])
+        return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+
+    await simulation.run(made_anew, most_s=HOUR)
+    assert made_anew()
     await simulation.until_decided()
     assert simulation.status()["recommendation"]["candidateHash"] == answer["candidateHash"]

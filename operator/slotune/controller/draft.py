@@ -38,6 +38,8 @@ class Plan:
     requeue_s: float = RESYNC_S
     waits_for_slot: bool = False
     """Whether the end of any trial, anywhere, is news."""
+    outcomes: tuple[str, ...] = ()
+    """Of the trials that were seen to end."""
 
 
 class Draft:
@@ -49,6 +51,8 @@ class Draft:
         self.status: LlamaDeploymentStatus = references.status
         """With the fields that were set so far; its conditions are those of before."""
         self.waits_for_slot = False
+        self.outcomes: list[str] = []
+        """Of the trials that were seen to end."""
         self._claims: list[Claim] = []
         self._actions: list[Action] = []
         self._notes: list[EventNote] = []
@@ -137,4 +141,5 @@ class Draft:
             (*transitions(before, conditions), *self._notes),
             self._requeue_s,
             self.waits_for_slot,
+            tuple(self.outcomes),
         )

@@ -48,6 +48,10 @@ class Scheduled(Protocol):
         """Look once and act once. Never raises. Seconds until it wants to look again at the latest."""
         ...
 
+    def woken(self) -> None:
+        """Something happened before the time of the next look had come."""
+        ...
+
     async def release(self, key: Key) -> float:
         """The object is being deleted: give back what was borrowed, before the finalizer goes. Never raises. Seconds
         until it is to be tried again; 0 when nothing is left to give back."""
@@ -110,20 +114,26 @@ def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched:
         cancellation_backoff=30,
     )
     async def schedule(*, stopped: Any, name: str, namespace: str | None, **_: Any) -> None:
-        key = (namespace or "", name)
-        wake = wakes.begin(key)
-        while not stopped:
-            wake.clear()
-            seconds = await scheduled.reconcile(key)
-            await _first_of(wake, stopped, seconds * (1 + JITTER * random.random()))  # noqa: S311 - no secret
-        if kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
-            while (seconds := await scheduled.release(key)) > 0:
-                if kopf.DaemonStoppingReason.OPERATOR_EXITING in stopped.reason:
-                    return  # the finalizer stays, and the next operator begins with it
-                await asyncio.sleep(seconds)
-        wakes.forget(key, wake)
+        await _schedule(scheduled, wakes, (namespace or "", name), stopped)
 
     return registry
+
+
+async def _schedule(scheduled: Scheduled, wakes: Wakes, key: Key, stopped: Any) -> None:
+    """Look, and look again when something happens or the time has come, until the object or the operator goes."""
+    wake = wakes.begin(key)
+    while not stopped:
+        wake.clear()
+        seconds = await scheduled.reconcile(key)
+        await _first_of(wake, stopped, seconds * (1 + JITTER * random.random()))  # noqa: S311 - no secret
+        if wake.is_set():
+            scheduled.woken()
+    if kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
+        while (seconds := await scheduled.release(key)) > 0:
+            if kopf.DaemonStoppingReason.OPERATOR_EXITING in stopped.reason:
+                return  # the finalizer stays, and the next operator begins with it
+            await asyncio.sleep(seconds)
+    wakes.forget(key, wake)
 
 
 def at_service_address(info: kopf.ConnectionInfo, environment: Mapping[str, str]) -> kopf.ConnectionInfo:

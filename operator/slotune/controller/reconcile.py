@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -114,12 +115,19 @@ class Reconciler:
             self._wakes.wait_for_slot(key, waits=True)
         if self._observer.running < before:  # a trial that got no node lets others go first
             self._wakes.slot_is_free()
+        self._metrics.trials_running(self._observer.running)
         return plan.requeue_s
+
+    def woken(self) -> None:
+        """See :class:`slotune.controller.handlers.Scheduled`."""
+        self._metrics.woken()
 
     async def _carry_out(self, raw: Object, plan: Plan, now: datetime) -> None:
         """Act first, then say so: what a step must not forget was written down by the step before it. An action that
         fails leaves the status of before, to which the failure is then added."""
         await self._hands.carry_out(plan.actions)
+        for outcome in plan.outcomes:
+            self._metrics.trial_ended(outcome)
         if await self._hands.apply_status(raw, plan.status):
             reference = {"apiVersion": raw["apiVersion"], "kind": raw["kind"], **raw["metadata"]}
             identity = self._settings.identity
@@ -196,7 +204,7 @@ def _told(error: Exception) -> tuple[Reason, str]:
         return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
     if isinstance(error, ForbiddenError):
         cure = "Give it the right, or turn off what needs it."
-        if not {"deployments", "services"}.isdisjoint(error.what.split("/")):
+        if re.search(r"\b(deployments?|services?)\b", error.what, re.IGNORECASE):
             cure = (
                 "Set permissions.deployments to Write in the chart (without it: the component config/rollout), or have "
                 "nothing written: sandbox.mode SpareGPU, rollout.mode Recommend, spec.targetRef."

@@ -178,6 +178,7 @@ def _tell(draft: Draft, flight: Flight, landing: Landing, problem: Problem) -> N
         return
     draft.set(failures=None)
     result = landing.ended.result
+    draft.outcomes.append(result.verdict.outcome.value)
     note = trial_ended(flight.name, result, trial_label(problem, result.trial))
     if note is not None:
         draft.note([note])

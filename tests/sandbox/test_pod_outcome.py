@@ -523,8 +523,8 @@ def test_the_newest_pod_of_a_job_that_was_suspended_is_the_one_that_counts():
 
 def test_the_order_of_the_gates_is_fixed():
     assert [gate.__name__ for gate in GATES] == [
-        "_measured", "disrupted", "refused_by_its_node", "deleted", "_out_of_time", "_server_failed",
-        "init_container_failed", "_client_failed", "job_failed", "_fell_back",
+        "_measured", "held_back", "disrupted", "refused_by_its_node", "deleted", "_out_of_time",
+        "_server_failed", "init_container_failed", "_client_failed", "job_failed", "_fell_back",
     ]  # fmt: skip
 
 

@@ -77,6 +77,8 @@ def transitions(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> 
         was, now = condition(before, kind), condition(after, kind)
         if now is None or now.status == "Unknown" or now.reason in _NOT_WORTH_A_LINE:
             continue
+        if was is None and now.reason == Reason.SUSPENDED:
+            continue  # whoever makes a suspended object knows; a fleet of them would be a thousand lines
         if was is None or (was.status, was.reason) != (now.status, now.reason):
             notes.setdefault(now.reason, _note(kind, now))
     return tuple(notes.values())

@@ -37,6 +37,9 @@ from slotune.controller.world import holds_a_place
 
 __all__ = ["Scheduled", "at_service_address", "build_registry", "settings_for", "take"]
 
+RELEASE_LIMIT_S = 24 * 3600.0
+"""How long a deletion may take, as long as it takes to give production its GPU back."""
+
 JITTER = 0.1
 """Share by which a wait is stretched at random, so that a fleet does not wake in step."""
 
@@ -75,6 +78,9 @@ def settings_for(*, cluster_wide: bool) -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = 1  # memory of an object that was quiet for so long is given back
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
+    # kopf sees to the finalizer when the daemon has ended before this, however far its reconcile was. Otherwise it comes
+    # back for it by way of an annotation of its own, and where it may write none, never.
+    settings.background.instant_exit_timeout = RELEASE_LIMIT_S
     settings.background.cancellation_polling = 5  # the default of 60 s delays every deletion
     return settings
 

@@ -29,8 +29,9 @@ from slotune.controller.observed import Observed
 from slotune.controller.references import References, gather_references, parse
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
+from slotune.controller.rollout_manifests import rollout_manifest
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
-from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, rollout_manifest, stands
+from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, stands
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey

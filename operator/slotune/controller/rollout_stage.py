@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, ROLLOUT_MANAGER
+from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.api.v1alpha1 import LlamaDeployment
 from slotune.controller.actions import Apply as ApplyManifest
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import Claim
 from slotune.controller.draft import Draft
-from slotune.controller.flights import owner_reference
 from slotune.controller.observed import Observed
 from slotune.controller.reasons import REASONS_OF, ConditionType, Reason
 from slotune.controller.references import References
+from slotune.controller.rollout_manifests import (
+    lost_record,
+    patch_config_map,
+    rollout_manifest,
+    source_digest,
+    wanted_candidate,
+    wanted_change,
+)
 from slotune.controller.search_stage import Search
 from slotune.controller.serving_story import Serving as Served
 from slotune.controller.serving_story import serving_of
 from slotune.controller.status_story import RolloutNews, rollout_news
 from slotune.controller.understanding import Understood
-from slotune.llama.candidate import Candidate
 from slotune.production.verification import Decision as Judged
 from slotune.production.verification import judge_counts
-from slotune.rollout.change import Change, compose_change, kustomize_files
-from slotune.rollout.facts import CANDIDATE_ANNOTATION, Readings, Serving, template_digest
+from slotune.rollout.facts import Readings, Serving
 from slotune.rollout.intent import Intent
-from slotune.rollout.last_good import LastGoodLostError, template_from_record, template_record
+from slotune.rollout.last_good import template_record
 from slotune.rollout.memory import Memory
-from slotune.rollout.owned import serving_deployment, serving_pod_template
 from slotune.rollout.planner import is_under_way, plan_rollout
 from slotune.rollout.steps import (
     Apply,
@@ -45,19 +49,15 @@ from slotune.rollout.steps import (
     Wait,
     WriteAhead,
 )
-from slotune.rollout.tuned import tuned_deployment, untuned_deployment
 from slotune.search.decision import Decision
 from slotune.search.problem import Problem
-from slotune.tuning.trial_objects import candidate_of
 
 __all__ = [
-    "apply_manifest",
     "carry_on",
     "go_on",
     "may_carry_on",
     "next_rollout_step",
     "roll_out",
-    "rollout_manifest",
     "stands",
 ]
 
@@ -89,7 +89,7 @@ def next_rollout_step(
     assert deployment is not None
     change = None
     if understood is not None and _counts(references, understood, stands=stands):
-        change = _change(understood, _wanted(references))
+        change = wanted_change(understood, wanted_candidate(references))
     elif not is_under_way(Memory.from_status(status)):
         return None
     slo_met, container = status.condition(T.SLO_MET), _container(deployment, understood, serving)
@@ -99,7 +99,7 @@ def next_rollout_step(
         container,
         keeps_slo={"True": True, "False": False}.get(slo_met.status) if slo_met is not None else None,
         writes_args=change is not None and change.writes_args,
-        source=None if change is None else _source(deployment, references, change),
+        source=None if change is None else source_digest(deployment, references, change),
     )
     facts = None if serving is None else Serving.from_deployment(serving, container, autoscalers)
 
@@ -162,7 +162,7 @@ def carry_on(draft: Draft, observed: Observed, understood: Understood | None = N
     )
     if step is None:
         return None
-    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+    if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
     return _news(references, step)
@@ -196,7 +196,7 @@ def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Ser
         )
     if step is None:
         return serving, None
-    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+    if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
     return serving, _news(observed.references, step)
@@ -226,7 +226,7 @@ def roll_out(
             return serving, None
         words = "the answer is written down before production is touched"
         return serving, RolloutNews("Working", Claim.false(T.ROLLED_OUT, Reason.ROLLING_OUT, words), "RollingOut")
-    if isinstance(step, RollBack) and (lost := _lost(observed, step)):
+    if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
     return serving, _news(references, step)
@@ -261,87 +261,6 @@ def _take(draft: Draft, observed: Observed, understood: Understood | None, step:
             draft.look_again((until - observed.now).total_seconds())
 
 
-def apply_manifest(references: References, understood: Understood, step: Apply) -> Object:
-    """What server-side apply sends for a candidate: the whole Deployment where it is slotune's own, else the fields
-    that change and those that slotune set before."""
-    deployment = references.deployment
-    assert deployment is not None
-    change = _change(understood, _wanted(references))
-    if references.target is None:
-        template = change.patched_template(references.raw["spec"]["template"])
-        more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
-        return serving_deployment(deployment, template, step.candidate_hash, step.replicas, **more)
-    return tuned_deployment(references.target, change, step.candidate_hash, step.replicas)
-
-
-def rollout_manifest(observed: Observed, understood: Understood | None, step: Apply | RollBack) -> Object:
-    """What the step sends.
-
-    Raises :class:`~slotune.rollout.last_good.LastGoodLostError`.
-    """
-    if isinstance(step, RollBack):
-        return _way_back(observed, step)
-    assert understood is not None  # without it nothing is wanted
-    return apply_manifest(observed.references, understood, step)
-
-
-def _lost(observed: Observed, step: RollBack) -> str:
-    """Why the recorded template can't be had; empty when it can."""
-    try:
-        _recorded(observed, step)
-    except LastGoodLostError as error:
-        return str(error)
-    return ""
-
-
-def _recorded(observed: Observed, step: RollBack) -> Object:
-    assert observed.serving is not None
-    name, running = observed.references.key[1], observed.serving["spec"]["template"]
-    return template_from_record(observed.recorded, name, step.to.template_digest or "", running)
-
-
-def _way_back(observed: Observed, step: RollBack) -> Object:
-    """The template that was recorded; on a target, what of it slotune had changed, so that the rest stays others'."""
-    references, template = observed.references, _recorded(observed, step)
-    assert references.deployment is not None
-    if references.target is not None:
-        return untuned_deployment(references.target, template, step.replicas)
-    more: dict[str, Any] = {} if step.strategy is None else {"strategy": step.strategy}
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
-    candidate_hash = annotations.get(CANDIDATE_ANNOTATION)
-    return serving_deployment(references.deployment, template, candidate_hash, step.replicas, **more)
-
-
-def _wanted(references: References) -> Candidate:
-    recommendation = references.status.recommendation
-    assert recommendation is not None
-    return candidate_of(recommendation.candidate)
-
-
-def _change(understood: Understood, candidate: Candidate) -> Change:
-    """In owned mode the template is slotune's to change; a ConfigMap that others may use is left alone."""
-    manifests = understood.manifests
-    return compose_change(
-        manifests.template,
-        manifests.container,
-        understood.written,
-        candidate,
-        config_maps=manifests.config_maps,
-        only_pod=True,
-    )
-
-
-def _source(deployment: LlamaDeployment, references: References, change: Change) -> str | None:
-    """Digest of the template that owned mode would send."""
-    if references.target is not None or references.status.recommendation is None:
-        return None
-    baseline, candidate_hash = references.status.baseline, references.status.recommendation.candidate_hash
-    if baseline is not None and baseline.candidate_hash == candidate_hash and references.status.applied is None:
-        return None  # what the user wrote serves, and it is the answer: its flags need not be spelled out
-    template = change.patched_template(references.raw["spec"]["template"])
-    return template_digest(serving_pod_template(deployment, template, candidate_hash))
-
-
 def _what_serves(observed: Observed, problem: Problem, decision: Decision | None) -> Served | None:
     """The candidate that serves now at its replicas; None while pods are being replaced, or nobody knows."""
     if observed.serving is None:
@@ -353,35 +272,13 @@ def _what_serves(observed: Observed, problem: Problem, decision: Decision | None
 
 
 def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, state: Search) -> None:
-    """The ConfigMap with a ready Kustomize component, for whoever applies it."""
-    decision, references = state.decision, observed.references
-    assert decision is not None
-    assert decision.choice is not None
+    """The ConfigMap with a ready Kustomize component, made when the answer is another or the ConfigMap is gone."""
+    assert state.decision is not None
     recommendation = draft.status.recommendation
-    if recommendation is not None and recommendation == references.status.recommendation and observed.has_patch:
+    if (
+        recommendation is not None
+        and recommendation == observed.references.status.recommendation
+        and observed.has_patch
+    ):
         return
-    namespace, name = references.key
-    target = references.target["metadata"]["name"] if references.target is not None else name
-    manifests = understood.manifests
-    change = compose_change(
-        manifests.template,
-        manifests.container,
-        understood.written,
-        decision.choice.candidate,
-        config_maps=manifests.config_maps,
-    )
-    header = [f"slotune: {decision.reason}", *decision.proved[:2]]
-    replicas = decision.choice.replicas if observed.autoscalers == () else None
-    files = kustomize_files(change, deployment=target, replicas=replicas, header=header)
-    manifest: Object = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": f"{name}-recommendation",
-            "namespace": namespace,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: name},
-            "ownerReferences": [owner_reference(references.raw)],
-        },
-        "data": files,
-    }
-    draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER))
+    draft.do(ApplyManifest(patch_config_map(observed, understood, state.decision), ROLLOUT_MANAGER))

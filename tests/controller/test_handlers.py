@@ -1,4 +1,4 @@
-"""How kopf is set up: where it finds the API server."""
+"""How kopf is set up: where it finds the API server, and what it waits for."""
 
 from __future__ import annotations
 
@@ -55,3 +55,10 @@ def test_deployments_that_nobody_tunes_are_no_news() -> None:
     store = Store()
     assert not take(store, deployment(1, "1"), gone=False)
     assert not take(store, deployment(1, "1"), gone=True)
+
+
+def test_a_deletion_waits_for_a_reconcile_that_is_under_way() -> None:
+    """kopf looks for the end of a daemon only so long. What comes later it would learn from an annotation that it may
+    not write, and the finalizer would stay.
+    """
+    assert (settings_for(cluster_wide=True).background.instant_exit_timeout or 0) > 600

@@ -74,7 +74,7 @@ class ApiServer:
     ) -> Answer:
         content = body if isinstance(body, bytes) else write_documents(body).encode()
         headers = {"Content-Type": content_type, "Accept": "application/json"}
-        reply = self.client.request(method, path, params=query, content=content, headers=headers)
+        reply = self.client.request(method, path, params=query or None, content=content, headers=headers)
         try:
             parsed = reply.json()
         except ValueError:  # no such kind is answered in plain text

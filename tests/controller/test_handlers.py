@@ -5,7 +5,7 @@ from __future__ import annotations
 import kopf
 import pytest
 
-from slotune.controller.handlers import at_service_address, take
+from slotune.controller.handlers import at_service_address, settings_for, take
 from slotune.controller.kinds import DEPLOYMENT
 from slotune.controller.store import Store
 

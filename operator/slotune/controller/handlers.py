@@ -78,8 +78,8 @@ def settings_for(*, cluster_wide: bool) -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = 1  # memory of an object that was quiet for so long is given back
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
-    # kopf waits so long for the daemon, and then sees to the finalizer. A daemon in the midst of a reconcile takes longer
-    # than its default, and then kopf would come back by way of an annotation: where it may write none, never.
+    # kopf waits so long for the daemon, and then sees to the finalizer. Amid a reconcile a daemon needs more than the
+    # default, and kopf would come back by way of an annotation: where it may write none, never.
     settings.background.instant_exit_timeout = RELEASE_LIMIT_S
     settings.background.cancellation_polling = 5  # the default of 60 s delays every deletion
     return settings

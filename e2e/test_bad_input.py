@@ -23,6 +23,8 @@ QUIET_S = 20.0
 """How long it is watched that nothing storms."""
 NOWHERE = "e2e-nowhere"
 """A GPU class whose selector no node has."""
+NO_NODE = {"e2e.slotune.dev/no": "node"}
+NO_IMAGE = "localhost/llama-server:none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,14 @@ def prompts(key: str, name: str) -> Object:
     return {"inline": {**load, "prompts": {"configMapKeyRef": {"name": name, "key": key}}}}
 
 
-def served(name: str, **changes: Any) -> Callable[[Ground], Object]:
-    """One that owns its server; parts of the spec are replaced."""
-    return lambda ground: ground.owned(name, **{"gpuClasses": [{"name": ground.dear}], **changes})
-
-
-def in_template(name: str, **container: Any) -> Callable[[Ground], Object]:
-    """One whose Deployment's container differs. Such a Deployment is never made: it is its owner's."""
+def served(name: str, *gpus: str, container: Object | None = None, **changes: Any) -> Callable[[Ground], Object]:
+    """One that owns its server; parts of the spec, or of the server's container, are replaced."""
 
     def make(ground: Ground) -> Object:
         template = server_template(ground.image, model="Q8_0")
-        template["spec"]["containers"][0] |= container
-        return ground.owned(name, ground.dear, template=template)
+        template["spec"]["containers"][0] |= container or {}
+        template["spec"]["nodeSelector"] = NO_NODE  # its pods hold no GPU
+        return quick_deployment(name, *(gpus or (ground.dear,)), template=template, **changes)
 
     return make
 
@@ -65,7 +63,7 @@ def capacity(ground: Ground) -> Object:
 
 ROWS = {
     "no-class": Row(
-        lambda ground: ground.owned("no-class", "no-such-class"),
+        served("no-class", "no-such-class"),
         "ReferenceNotFound",
         ("spec.gpuClasses[0].name", "no-such-class"),
     ),
@@ -82,7 +80,7 @@ ROWS = {
     "bad-line": Row(
         served("bad-line", workload=prompts("p.jsonl", "traffic")),
         "InvalidWorkload",
-        ("p.jsonl", "line 2"),
+        ("ConfigMap/traffic p.jsonl:2", "no JSON"),
     ),
     "no-traffic": Row(
         served("no-traffic", workload={"ref": {"name": "rush-hour"}}),
@@ -95,12 +93,12 @@ ROWS = {
         ("spec.targetRef", "not-there"),
     ),
     "shell": Row(
-        in_template("shell", command=["sh", "-c", "exec llama-server -m /models/m.gguf"], args=[]),
+        served("shell", container={"command": ["sh", "-c", "exec llama-server -m /models/m.gguf"], "args": []}),
         "Refused",
         ("command", "shell"),
     ),
     "no-llama": Row(
-        in_template("no-llama", command=["httpd"], args=["-f"]),
+        served("no-llama", container={"command": ["httpd"], "args": ["-f"]}),
         "Refused",
         ("llama-server",),
     ),
@@ -117,28 +115,29 @@ ROWS = {
         ("spec.models[1].path", "/models/not-there.gguf", WEIGHTS["Q4_0"]),
     ),
     "no-image": Row(
-        lambda ground: quick_deployment("no-image", ground.dear, targetRef={"name": "unpullable"}),
+        lambda ground: quick_deployment("no-image", ground.dear, targetRef={"name": "imageless"}),
         "ImagePullFailed",
-        ("registry.invalid/llama-server:none",),
+        ("container llama", NO_IMAGE),
     ),
-    "no-node": Row(capacity, "NoCapacity", ("no node", NOWHERE)),
+    "no-node": Row(capacity, "NoCapacity", ("spec.gpuClasses[0].name", NOWHERE, "label one")),
 }
 
 
 @pytest.fixture(scope="module")
-def mistakes(shared_ground: Ground) -> dict[str, Story]:
+def mistakes(shared_ground: Ground, spare_gpus: None) -> dict[str, Story]:
     """All of them, applied at once."""
     ground = shared_ground
     lines = '{"prompt": "Hello"}\n{"prompt": \n'
     traffic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "traffic"}, "data": {"p.jsonl": lines}}
-    nowhere = gpu_class(NOWHERE, node_selector={"e2e.slotune.dev/no": "node"})
+    nowhere = gpu_class(NOWHERE, node_selector=NO_NODE)
     idle = target_deployment("idle", server_template(ground.image, model="Q8_0"))
     # What this one asks for is never there, so its pod waits and holds nothing.
-    idle["spec"]["template"]["spec"]["nodeSelector"] = {"e2e.slotune.dev/no": "node"}
-    unpullable = target_deployment("unpullable", server_template("registry.invalid/llama-server:none", model="Q8_0"))
-    unpullable["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"].pop("nvidia.com/gpu")
+    idle["spec"]["template"]["spec"]["nodeSelector"] = NO_NODE
+    imageless = target_deployment("imageless", server_template(NO_IMAGE, model="Q8_0"))
+    # An image that could come from somewhere is waited for.
+    imageless["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
     ground.stack.callback(ground.cluster.delete, "gpuclass", NOWHERE)
-    first = ground.begin(traffic, nowhere, idle, unpullable, *(row.make(ground) for row in ROWS.values()))
+    first = ground.begin(traffic, nowhere, idle, imageless, *(row.make(ground) for row in ROWS.values()))
     return {name: ground.story(first.namespace, name) for name in ROWS}
 
 

@@ -29,7 +29,7 @@ from slotune.api.problems import model_within
 from slotune.api.v1alpha1 import API_VERSION, KINDS, LlamaDeployment, LlamaTrial, Resource
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BEYOND_CEL = ("never show a Pass", "must fit into the window")
+BEYOND_CEL = ("never show a Pass", "must fit into the window", "within its range")
 """Messages of the rules that no cluster can check."""
 CONDITION = {
     "type": "SLOMet",

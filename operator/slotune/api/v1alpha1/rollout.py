@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from slotune.api.cron import parse_cron
 from slotune.api.forms import Form, Items
 from slotune.api.model import Model
+from slotune.api.quantities import QuantityError
+from slotune.api.rules import Breach, Rule
 from slotune.api.texts import Duration, PositiveDuration, ShortText
 from slotune.api.v1alpha1.meta import KeyReference
 from slotune.api.v1alpha1.sandbox import TimeZone
@@ -26,7 +29,6 @@ CronSchedule = Annotated[
         r"^[0-9*/,-]+ [0-9*/,-]+ [0-9*/,-]+ [0-9A-Za-z*/,-]+ [0-9A-Za-z*/,-]+$",
         'five cron fields are needed, in quotes, such as "0 3 * * 6"',
         64,
-        parse=parse_cron,
     ),
 ]
 BaseURL = Annotated[
@@ -86,6 +88,14 @@ class Rollout(Model):
     """How the new configuration is judged in production."""
 
 
+def _schedule_that_never_comes(retune: Any) -> Iterator[Breach]:
+    if retune.schedule is not None:
+        try:
+            parse_cron(retune.schedule)
+        except QuantityError as error:
+            yield Breach(("schedule",), retune.schedule, error.cure)
+
+
 class Retune(Model):
     """When the answer is looked for again. A change of the spec always counts; suspend stops everything."""
 
@@ -103,6 +113,16 @@ class Retune(Model):
     """Time zone of the schedule (IANA)."""
     cooldown: Duration = "24h"
     """Least time between two searches that nobody asked for."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "every field of a schedule must be within its range",
+            ("schedule",),
+            _schedule_that_never_comes,
+            None,  # a pattern can't tell the 31st from the 32nd
+            "schedule",
+        ),
+    )
 
 
 class Prometheus(Model):

@@ -71,7 +71,8 @@ def established(server: ApiServer, kind: type[Resource]) -> bool:
 
 def conditions(server: ApiServer, kind: type[Resource]) -> dict[str, str]:
     name = custom_resource_definition(kind)["metadata"]["name"]
-    written = server.get(f"{DEFINITIONS}/{name}").body.get("status", {}).get("conditions", [])
+    status = server.get(f"{DEFINITIONS}/{name}").body.get("status") or {}
+    written = status.get("conditions") or []  # null until the first one is written
     return {condition["type"]: condition["status"] for condition in written}
 
 

@@ -20,7 +20,7 @@ from e2e.images.build import ENGINE_IMAGE, PRODUCT_IMAGE, build_images, load_ima
 from e2e.installed import Operator, installed
 from e2e.manifests import gpu_class
 from e2e.models import MODELS_CLAIM, make_weights, models_manifests
-from e2e.namespaces import namespaces_of_tests, new_namespace
+from e2e.namespaces import namespaces_of_tests, new_namespace, wait_until_gone
 from e2e.node.lifecycle import bring_up, standing, take_down
 from e2e.node.places import cache_folder, node_name
 from e2e.node.programs import find_programs
@@ -102,6 +102,7 @@ def bare_ground(cluster: Cluster, images: Images, weights: Path, operator: Opera
         cluster.apply([gpu_class(dear, price="1.60"), gpu_class(cheap, price="0.80")])
         for name in (dear, cheap):
             stack.callback(cluster.delete, "gpuclass", name)
+        stack.callback(wait_until_gone, cluster)
         yield Ground(cluster, server, images.engine, weights, dear, cheap, stack)
 
 

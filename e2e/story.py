@@ -143,7 +143,7 @@ class Ground:
 
     def begin(self, *manifests: Object) -> Story:
         """A namespace with models and these objects; the story is that of the last one. It ends with this ground."""
-        namespace = self.stack.enter_context(new_namespace(self.cluster, self.weights))
+        namespace = self.stack.enter_context(new_namespace(self.cluster, self.weights, wait=False))
         self.cluster.apply(manifests, namespace)
         return self.story(namespace, manifests[-1]["metadata"]["name"])
 

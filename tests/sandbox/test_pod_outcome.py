@@ -154,6 +154,16 @@ def test_a_crash_counts_whatever_the_client_says():
     assert "SIGSEGV" in judged.verdict.reason
 
 
+def test_of_a_server_that_crashed_twice_the_end_that_kubelet_still_knows_counts():
+    made = with_state(crashing(1), "llama", ended(1), restartCount=1, lastState={})
+    now = server_tail("llama", previous=False)
+    asked = needed_logs(JobFacts.from_object(job()), PodFacts.from_object(made), "llama")
+    assert now in asked
+    assert not any(one.previous for one in asked)
+    judged = result(judge(made, logs={now: "error: invalid argument: --no-such-flag"}))
+    assert judged.failure == FailureClass.BAD_FLAG
+
+
 def test_a_server_that_kubelet_stops_after_the_client_is_no_crash():
     for code in (0, 137, 143):
         made = with_state(pod(phase="Succeeded"), "load-client", ended(0, finished=9))
@@ -562,3 +572,18 @@ def test_any_state_gets_a_judgement_and_a_pass_only_comes_from_a_client_that_sai
     if isinstance(judgement, Ended) and judgement.result.passed:
         assert (text, restarts) == (WHOLE, 0)
         assert "terminated" in states[2]
+
+
+def test_the_last_words_of_a_server_that_has_just_ended_are_waited_for():
+    """Seen on a real kubelet: restarted already, and neither a log nor an end of the life before."""
+    restarted = crashing(1, began=3)
+    restarted["status"]["startTime"] = ago(4)
+    for status in restarted["status"]["initContainerStatuses"]:
+        if status["name"] == "llama":
+            status["lastState"] = {}
+            status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+    waiting = judge(restarted)
+    assert isinstance(waiting, Waiting)
+    assert waiting.reason == "Restarting"
+    later = judge(crashing(1, began=3, finished=1), logs={OLD_HEAD: "error: invalid argument: --nope\n"})
+    assert result(later).failure is FailureClass.BAD_FLAG

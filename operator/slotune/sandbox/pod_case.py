@@ -73,7 +73,8 @@ def needed_logs(
         over = client is not None and client.ended is not None
         crashed = server.restarts > 0 or server.previous is not None
         if crashed or server.ended is not None or over:
-            wanted += [server_head(server.name, previous=crashed), server_tail(server.name, previous=crashed)]
+            previous = _is_previous(server)
+            wanted += [server_head(server.name, previous=previous), server_tail(server.name, previous=previous)]
         elif server.started and not head_known:
             wanted.append(server_head(server.name, previous=False))
     wanted += [
@@ -82,6 +83,13 @@ def needed_logs(
         if container.is_init and container.name != server_container and container.ended and container.ended.exit_code
     ]
     return tuple(wanted)
+
+
+def _is_previous(server: ContainerFacts) -> bool:
+    """Whether the instance that counts is the one before the present. Kubelet may forget that one once the next has
+    ended, too; then the next is what there is.
+    """
+    return server.previous is not None or (server.restarts > 0 and server.ended is None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +146,12 @@ class Case(PodCase):
             return None
         if server.previous is not None:
             return server.previous
-        if server.ended is None or server.restarts:
+        if server.ended is None:
             return Exit(0, UNSEEN) if server.restarts else None
-        needed_until = None if self.client is None or self.client.ended is None else self.client.ended.finished_at
+        client_end = None if self.client is None else self.client.ended
+        if server.restarts and (client_end is not None or not server.ended.exit_code):
+            return Exit(0, UNSEEN)  # the instance that is known may have been stopped with the pod
+        needed_until = None if client_end is None else client_end.finished_at
         if needed_until is None or server.ended.finished_at is None:
             return None if self.client_result else server.ended
         # Times have no fractions: within one second, the client's word decides what came first.
@@ -153,7 +164,7 @@ class Case(PodCase):
         """The log of the instance that counts, its beginning and its end; kubelet's excerpt when it is gone."""
         if self.server is None:
             return ""
-        previous = self.server.restarts > 0 or self.server.previous is not None
+        previous = _is_previous(self.server)
         head = self.logs.get(server_head(self.server.name, previous=previous), "")
         tail = self.logs.get(server_tail(self.server.name, previous=previous), "")
         if len(head.encode()) >= _HEAD_BYTES or not head:

@@ -15,7 +15,7 @@ from typing import Final
 from slotune.llama.effective import Mismatch, check_log, with_log
 from slotune.llama.failures import Failure, classify_failure
 from slotune.llama.log_lines import LogFacts
-from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry
+from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry, Waiting
 from slotune.sandbox.measurement import out_of_time
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, failed, invalid, mismatched, not_measured
 from slotune.sandbox.pod_case import CLIENT_END, UNSEEN, Case, needed_logs
@@ -40,6 +40,8 @@ __all__ = ["GATES", "judge_pod", "needed_logs"]
 _KILLED = frozenset({0, 137, 143})
 """Exit codes of a server that was told to stop: by SIGTERM once it handles it, by SIGKILL, by SIGTERM before."""
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+LAST_WORDS_S = 30.0
+"""From a server's first start: how long the log of one that has ended is waited for."""
 _PROBE_SLACK_S = 15.0
 """Between the last probe and the kill, and times without fractions."""
 
@@ -131,7 +133,14 @@ def _out_of_time(case: Case) -> Judgement | None:
 
 def _server_failed(case: Case) -> Judgement | None:
     """The server ended while it was needed, or was killed because it was not ready in time."""
-    return None if case.crash is None else _crashed(case, case.crash, _base(case))
+    if case.crash is None:
+        return None
+    began = (case.server and case.server.first_start) or case.pod.started_at
+    lately = began is not None and (case.now - began).total_seconds() < LAST_WORDS_S
+    if lately and not case.server_text and not case.pod.over:
+        # Between two lives of a container kubelet has neither its log nor its end for a moment.
+        return Waiting("Running", "Restarting", "llama-server has ended: what it said last is waited for")
+    return _crashed(case, case.crash, _base(case))
 
 
 def _client_failed(case: Case) -> Judgement | None:

@@ -1,7 +1,7 @@
 """The second half of looking: trials, their Jobs, pods and logs, and what serves production.
 
-It reads only what the stage of the work needs. A search that has ended and a server that stays as it is cost a read or two
-every ten minutes.
+It reads only what the stage of the work needs. A search that has ended and a server that stays as it is cost a read or
+two every ten minutes.
 """
 
 from __future__ import annotations

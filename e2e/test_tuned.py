@@ -94,10 +94,9 @@ def test_each_transition_is_told_once(tuned: Tuned) -> None:
 def test_progress_was_visible_while_trials_ran(tuned: Tuned) -> None:
     assert "Measuring" in tuned.witness.stages
     assert any(0 < count < 32 for count in tuned.witness.counted), tuned.witness.counted
-    order = [
-        one for one in tuned.witness.phases if one in {"Baselining", "Searching", "Confirming", "RollingOut", "Tuned"}
-    ]
-    assert order == ["Baselining", "Searching", "Confirming", "RollingOut", "Tuned"]
+    milestones = ["Baselining", "Searching", "Confirming", "RollingOut", "Tuned"]
+    # Pods that are not ready for a moment take Verifying back to RollingOut, so the first time of each counts.
+    assert [phase for phase in dict.fromkeys(tuned.witness.phases) if phase in milestones] == milestones
 
 
 def test_trials_ran_one_at_a_time_in_pods_that_hold_nothing_but_the_server(tuned: Tuned) -> None:

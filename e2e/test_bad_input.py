@@ -24,6 +24,7 @@ QUIET_S = 20.0
 NOWHERE = "e2e-nowhere"
 """A GPU class whose selector no node has."""
 NO_NODE = {"e2e.slotune.dev/no": "node"}
+NO_IMAGE = "localhost/llama-server:none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,11 @@ ROWS = {
         "ModelUnreadable",
         ("spec.models[1].path", "/models/not-there.gguf", WEIGHTS["Q4_0"]),
     ),
+    "no-image": Row(
+        lambda ground: quick_deployment("no-image", ground.dear, targetRef={"name": "imageless"}),
+        "ImagePullFailed",
+        (f"image {NO_IMAGE} can't be had", "check its name"),
+    ),
     "no-node": Row(capacity, "NoCapacity", ("spec.gpuClasses[0].name", NOWHERE, "label one")),
 }
 
@@ -133,8 +139,11 @@ def mistakes(shared_ground: Ground, spare_gpus: None) -> dict[str, Story]:
     idle = target_deployment("idle", server_template(ground.image, model="Q8_0"))
     # What this one asks for is never there, so its pod waits and holds nothing.
     idle["spec"]["template"]["spec"]["nodeSelector"] = NO_NODE
+    imageless = target_deployment("imageless", server_template(NO_IMAGE, model="Q8_0"))
+    # An image that could come from somewhere is waited for.
+    imageless["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
     ground.stack.callback(ground.cluster.delete, "gpuclass", NOWHERE)
-    first = ground.begin(traffic, nowhere, idle, *(row.make(ground) for row in ROWS.values()))
+    first = ground.begin(traffic, nowhere, idle, imageless, *(row.make(ground) for row in ROWS.values()))
     return {name: ground.story(first.namespace, name) for name in ROWS}
 
 
@@ -164,4 +173,4 @@ def test_nothing_storms_afterwards(mistakes: dict[str, Story]) -> None:
     assert asked / QUIET_S < 10
     after = {name: story.deployment()["metadata"]["resourceVersion"] for name, story in mistakes.items()}
     rewritten = {name for name in before if before[name] != after[name]}
-    assert rewritten <= {"no-node", "no-file"}  # those are looked at again, ever more rarely
+    assert rewritten <= {"no-node", "no-file", "no-image"}  # those are looked at again, ever more rarely

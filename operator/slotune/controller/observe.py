@@ -116,58 +116,22 @@ class Observer:
         deployment, _, _ = parse(raw)
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
-            trials = await gather_trials(
-                references,
-                "",
-                self._store,
-                self._cluster,
-                hardware={},
-                started=self._started,
-                read=self._read_trial,
-                now=now,
-            )
+            trials = await self._trials_of(references, "", {}, now)
             return Observed(references, self._settings, now, trials=trials)
         references = await gather_references(raw, self._store, self._cluster)
         observed = Observed(references, self._settings, now, running=self.running)
         observed = await self._with_serving(observed)
         if references.manifests is None or references.rival is not None:
-            trials = await gather_trials(
-                references,
-                "",
-                self._store,
-                self._cluster,
-                hardware={},
-                started=self._started,
-                read=self._read_trial,
-                now=now,
-            )
+            trials = await self._trials_of(references, "", {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
         observed = await self._with_survey(observed)
         if not isinstance(observed.understood, Understood):
-            trials = await gather_trials(
-                references,
-                "",
-                self._store,
-                self._cluster,
-                hardware={},
-                started=self._started,
-                read=self._read_trial,
-                now=now,
-            )
+            trials = await self._trials_of(references, "", {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
         understood = observed.understood
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
-        trials = await gather_trials(
-            references,
-            space.context,
-            self._store,
-            self._cluster,
-            hardware=hardware,
-            started=self._started,
-            read=self._read_trial,
-            now=now,
-        )
+        trials = await self._trials_of(references, space.context, hardware, now)
         observed = self._with_retuning(replace(observed, trials=trials), understood)
         observed = await self._with_rollout(observed, understood)
         return await self._with_production(observed)

@@ -112,9 +112,11 @@ class OperatorProcess:
         return int(line.split()[1]) / 1024
 
     def environment(self) -> dict[str, str]:
-        """Without proxies: the cluster is on this machine."""
+        """Without proxies: the cluster is on this machine. Temporary files stay beside the log: one that is killed
+        cannot remove the copies of the kubeconfig's key that the client library makes."""
         kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        return kept | {"KUBECONFIG": str(self.kubeconfig), "HOSTNAME": "slotune-e2e", "PYTHONUNBUFFERED": "1"}
+        ours = {"KUBECONFIG": str(self.kubeconfig), "TMPDIR": str(self.log.parent)}
+        return kept | ours | {"HOSTNAME": "slotune-e2e", "PYTHONUNBUFFERED": "1"}
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import re
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -34,6 +35,7 @@ __all__ = [
     "HealthState",
     "LlamaServer",
     "NotIdleError",
+    "RefusedRequestError",
     "ServerBusyError",
     "ServerError",
     "ServerExitedError",
@@ -44,6 +46,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_KIND = re.compile(r"[a-z_]{1,60}")
 
 CALL_TIMEOUT_S = 5.0
 POLL_S = 0.05
@@ -72,6 +76,19 @@ class EndpointDisabledError(ServerError):
 
 class UnexpectedAnswerError(ServerError):
     """An answer that no llama-server gives: another server on that port, or a key is needed."""
+
+
+class RefusedRequestError(ServerError):
+    """A request with a body was answered with an error. The server's own words are left out: they may quote the body.
+
+    ``status`` is the code, ``kind`` the server's name of the error (``invalid_request_error``,
+    ``exceed_context_size_error``, …), empty when it gives none.
+    """
+
+    def __init__(self, url: str, status: int, kind: str) -> None:
+        super().__init__(f"{url}: refused with {status}{f' ({kind})' if kind else ''}; the server's log may say more")
+        self.status = status
+        self.kind = kind
 
 
 class ServerExitedError(ServerError):
@@ -159,6 +176,23 @@ class LlamaServer:
         """The first entry of /v1/models."""
         return await self._read("/v1/models", parse_model)
 
+    async def post(self, path: str, body: bytes) -> Any:
+        """Send JSON and return the JSON that comes back. For control calls only, see above.
+
+        Raises:
+            RefusedRequestError: any status but 200, and 503 while the model is loaded.
+            UnexpectedAnswerError: what came back is no JSON.
+        """
+        response = await self._send("POST", path, body)
+        if response.status_code != 200:
+            if response.status_code == 503:
+                raise ServerLoadingError(f"{self.base_url}{path}: the model is still being loaded")
+            raise RefusedRequestError(f"{self.base_url}{path}", response.status_code, _kind(response))
+        try:
+            return response.json()
+        except ValueError as error:
+            raise UnexpectedAnswerError(f"{self.base_url}{path}: is this a llama-server? No JSON came back") from error
+
     async def wait_ready(self, limit_s: float, process_alive: Callable[[], bool] = lambda: True) -> None:
         """Return when the model is loaded.
 
@@ -211,13 +245,17 @@ class LlamaServer:
             return sum(slot.processing for slot in await self.slots()), 0
         return metrics.processing or 0, metrics.deferred or 0
 
-    async def _get(self, path: str) -> httpx.Response:
+    async def _send(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
+        headers = None if body is None else {"Content-Type": "application/json"}
         try:
-            response = await self._client.get(path)
+            return await self._client.request(method, path, content=body, headers=headers)
         except httpx.TimeoutException as error:
             raise ServerBusyError(f"{self.base_url}{path}: no answer in time") from error
         except httpx.TransportError as error:
             raise ServerUnreachableError(f"{self.base_url}{path}: {error or type(error).__name__}") from error
+
+    async def _get(self, path: str) -> httpx.Response:
+        response = await self._send("GET", path)
         match response.status_code:
             case 200:
                 return response
@@ -238,3 +276,12 @@ class LlamaServer:
             return parse(response.json())
         except ValueError as error:  # JSONDecodeError and MalformedAnswerError are both
             raise UnexpectedAnswerError(f"{self.base_url}{path}: is this a llama-server? {error}") from error
+
+
+def _kind(response: httpx.Response) -> str:
+    """The server's name of an error: a word of its own, never what was sent."""
+    try:
+        kind = response.json()["error"]["type"]
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return kind if isinstance(kind, str) and _KIND.fullmatch(kind) else ""

@@ -23,6 +23,7 @@ from slotune.controller.cluster import (
     ForbiddenError,
     NotFoundError,
     Object,
+    Objects,
     RefusedError,
     SchemaTooOldError,
 )
@@ -110,6 +111,13 @@ class FakeCluster:
         ]
         self.after(request)
         return found
+
+    async def list_metadata(self, kind: Kind, namespace: str | None, labels: str = "") -> Objects:
+        found = await self.list(kind, namespace, labels)
+        return [{"apiVersion": one["apiVersion"], "kind": one["kind"], "metadata": one["metadata"]} for one in found]
+
+    async def ping(self) -> None:
+        self.after(self._asked("get", Kind("readyz", "", "v1", "readyz", namespaced=False), None, ""))
 
     async def create(self, manifest: Object) -> Object:
         kind, namespace, name = kind_of(manifest), manifest["metadata"].get("namespace"), manifest["metadata"]["name"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.api.labels import TRIAL_LABEL
+from slotune.controller.contact import Contact
 from slotune.controller.handlers import build_registry
 from slotune.controller.kinds import DEPLOYMENT, LLAMA_DEPLOYMENT
 from slotune.controller.references import parse
@@ -223,7 +224,8 @@ async def test_what_was_deleted_while_no_operator_ran_is_given_back_before_kopf_
 
 
 def test_a_release_is_never_cancelled_in_the_middle():
-    registry = build_registry(None, Store(), Wakes(), watched=set())  # type: ignore[arg-type]  # nobody is scheduled
+    contact = Contact("watches", 390)
+    registry = build_registry(None, Store(), Wakes(), watched=set(), contact=contact)  # type: ignore[arg-type]  # nobody is scheduled
     (daemon,) = registry._spawning.get_all_handlers()
     assert daemon.cancellation_timeout is None
     assert daemon.cancellation_backoff

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from slotune.controller.health import health_app, metrics_app, serve_health, serving
-from slotune.controller.heartbeat import Heartbeat, keep_beating
+from slotune.controller.heartbeat import Heartbeat, got_somewhere, keep_beating
 from slotune.controller.metrics import OperatorMetrics
 
 
@@ -24,8 +24,8 @@ async def get(app: web.Application, path: str) -> tuple[int, str, str]:
         return answer.status, await answer.text(), answer.headers["Content-Type"]
 
 
-def app(heartbeat: Heartbeat, now: float = 100.0, is_ready: Callable[[], bool] = lambda: True) -> web.Application:
-    return health_app(heartbeat, is_ready, lambda: now, oldest_s=30)
+def app(heartbeat: Heartbeat, now: float = 100.0, trouble: Callable[[], str] = str) -> web.Application:
+    return health_app(heartbeat, trouble, lambda: now, oldest_s=30)
 
 
 def test_a_heartbeat_grows_old_from_its_start() -> None:
@@ -44,6 +44,36 @@ def test_work_that_does_not_end_makes_it_old_however_much_the_loop_beats() -> No
         heartbeat.beat(120)
         assert heartbeat.age(120) == 19
     assert heartbeat.age(120) == 0
+
+
+async def test_work_whose_questions_all_end_is_not_stuck_however_long_it_takes() -> None:
+    heartbeat, now = Heartbeat(0), [0.0]
+
+    async def ask(ends_at: float) -> None:
+        now[0] = ends_at
+        got_somewhere()
+
+    with heartbeat.working(lambda: now[0]):
+        for ends_at in (200.0, 400.0):
+            await asyncio.gather(ask(ends_at))  # in a task of its own
+            heartbeat.beat(ends_at)
+        assert heartbeat.age(410) == 10
+        assert heartbeat.age(800) == 400
+
+
+def test_a_question_of_nobodys_work_is_no_work() -> None:
+    heartbeat = Heartbeat(100)
+    got_somewhere()
+    assert heartbeat.age(130) == 30
+
+
+def test_one_look_that_gets_somewhere_does_not_hide_another_one_that_does_not() -> None:
+    heartbeat, now = Heartbeat(100), [100.0]
+    with heartbeat.working(lambda: 100), heartbeat.working(lambda: now[0]):
+        now[0] = 150
+        got_somewhere()
+        heartbeat.beat(150)
+        assert heartbeat.age(150) == 50
 
 
 def test_work_that_fails_has_ended() -> None:
@@ -81,14 +111,14 @@ async def test_livez_names_the_age_of_an_old_heartbeat() -> None:
     assert (status, text) == (503, "no heartbeat for 30 s: at most 30 s are allowed\n")
 
 
-@pytest.mark.parametrize(("ready", "want"), [(True, 200), (False, 503)])
-async def test_readyz_says_what_it_is_told(ready: bool, want: int) -> None:
-    assert (await get(app(Heartbeat(0), is_ready=lambda: ready), "/readyz"))[0] == want
+@pytest.mark.parametrize(("trouble", "want"), [("", (200, "ok\n")), ("no answer", (503, "not ready: no answer\n"))])
+async def test_readyz_says_what_it_is_told(trouble: str, want: tuple[int, str]) -> None:
+    assert (await get(app(Heartbeat(0), trouble=lambda: trouble), "/readyz"))[:2] == want
 
 
 async def test_a_stuck_operator_may_be_ready_and_a_fresh_one_may_not() -> None:
     assert (await get(app(Heartbeat(0)), "/readyz"))[0] == 200
-    assert (await get(app(Heartbeat(100), is_ready=lambda: False), "/livez"))[0] == 200
+    assert (await get(app(Heartbeat(100), trouble=lambda: "no answer"), "/livez"))[0] == 200
 
 
 async def test_metrics_are_served_as_prometheus_reads_them() -> None:
@@ -103,11 +133,11 @@ async def test_metrics_are_served_as_prometheus_reads_them() -> None:
 async def test_a_port_that_is_taken_is_an_error() -> None:
     async with serving(app(Heartbeat(0)), 0, None) as port:
         with pytest.raises(OSError, match=str(port)):
-            await serve_health(Heartbeat(0), port, lambda: True, lambda: 0.0)
+            await serve_health(Heartbeat(0), port, str, lambda: 0.0)
 
 
 async def test_serving_ends_when_it_is_cancelled() -> None:
-    task = asyncio.create_task(serve_health(Heartbeat(0), 0, lambda: True, lambda: 0.0))
+    task = asyncio.create_task(serve_health(Heartbeat(0), 0, str, lambda: 0.0))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

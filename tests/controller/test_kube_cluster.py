@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from slotune.controller.cluster import (
     SchemaTooOldError,
     UnavailableError,
 )
+from slotune.controller.heartbeat import Heartbeat
 from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, LLAMA_DEPLOYMENT, NODE, POD
 from slotune.controller.kube_cluster import KubeCluster
 
@@ -172,6 +174,27 @@ async def test_a_list_is_read_page_by_page_and_its_items_know_what_they_are(serv
     assert int(spoken.seen[0][2]["limit"]) <= 500
 
 
+async def test_who_is_there_is_asked_without_the_objects_and_told_in_their_own_kind(server):
+    spoken, cluster = server
+    accepted: list[str] = []
+
+    async def metadata(request: web.Request) -> web.StreamResponse:
+        accepted.append(request.headers["Accept"])
+        page = int(request.query.get("continue", "0"))
+        following = {"continue": str(page + 1)} if page < 1 else {}
+        item = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"uid": f"u{page}"}}
+        return web.json_response({"metadata": following, "items": [item]})
+
+    spoken.answer = metadata
+    found = await cluster.list_metadata(LLAMA_DEPLOYMENT, "shop", "a=b")
+    want = {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaDeployment"}
+    assert found == [want | {"metadata": {"uid": uid}} for uid in ("u0", "u1")]
+    assert {one.split(",")[0] for one in accepted} == {
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    }
+    assert all(query["labelSelector"] == "a=b" for _, _, query, *_ in spoken.seen)
+
+
 async def test_a_list_may_be_empty_or_of_everybody(server):
     spoken, cluster = server
     spoken.says(200, {"items": None})
@@ -259,6 +282,62 @@ async def test_half_a_character_at_the_cut_of_a_log_is_no_error(server):
 
     spoken.answer = cut
     assert await cluster.logs("shop", "pod-1", "llama") == "\ufffd"
+
+
+@pytest.mark.parametrize("status", [200, 201, 403, 404, 409, 410, 422])
+async def test_whatever_the_api_server_decides_is_an_answer(server, status):
+    spoken, cluster = server
+    assert "has not answered yet" in cluster.contact.trouble
+    spoken.refuses(status, "", "decided")
+    with contextlib.suppress(ClusterError):
+        await cluster.create(JOB_MANIFEST)
+    assert cluster.contact.trouble == ""
+
+
+@pytest.mark.parametrize("status", [401, 429, 500, 502, 503, 504])
+async def test_a_token_that_is_not_taken_and_a_broken_server_are_none(server, status):
+    spoken, cluster = server
+    spoken.refuses(status, "", "no")
+    with pytest.raises(ClusterError):
+        await cluster.create(JOB_MANIFEST)
+    assert "has not answered yet" in cluster.contact.trouble
+
+
+async def test_a_ping_asks_for_next_to_nothing_and_is_bounded(server, monkeypatch):
+    spoken, cluster = server
+    spoken.says(200, "ok")
+    await cluster.ping()
+    assert [(method, path) for method, path, *_ in spoken.seen] == [("GET", "/readyz")]
+    assert cluster.contact.trouble == ""
+    monkeypatch.setattr(kube_cluster, "PING_S", 0.2)
+    never = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await never.wait()
+        return web.Response()
+
+    spoken.answer = hang
+    try:
+        with pytest.raises(UnavailableError):
+            await cluster.ping()
+    finally:
+        never.set()
+
+
+async def test_a_request_that_ends_shows_that_the_look_it_belongs_to_is_not_stuck(server):
+    spoken, cluster = server
+    heartbeat, now = Heartbeat(0), [0.0]
+    with heartbeat.working(lambda: now[0]):
+        for status in (200, 503):
+            now[0] += 200
+            spoken.says(status, {})
+            with contextlib.suppress(UnavailableError):
+                await cluster.get(JOB, "shop", "a")
+            heartbeat.beat(now[0])
+            assert heartbeat.age(now[0]) == 0
+        now[0] += 200
+        heartbeat.beat(now[0])
+        assert heartbeat.age(now[0]) == 200
 
 
 async def test_every_request_is_counted(server):

@@ -27,6 +27,22 @@ async def test_a_job_that_went_while_nobody_watched_is_forgotten() -> None:
     assert [key[1] for key in store.of(JOB)] == ["stays"]
 
 
+async def test_looking_for_what_is_gone_reads_no_whole_object() -> None:
+    class OnlyMetadata(FakeCluster):
+        async def list_metadata(self, kind: Kind, namespace: str | None, labels: str = "") -> list[dict[str, object]]:
+            return [{"metadata": {"uid": one["metadata"]["uid"]}} for one in self.all_of(kind, namespace)]
+
+        async def list(self, *_: object, **__: object) -> list[dict[str, object]]:
+            raise AssertionError("a list of whole objects")
+
+    cluster, store = OnlyMetadata(), Store()
+    store.put(await cluster.create(job("stays")))
+    store.put(await cluster.create(job("goes")))
+    await cluster.delete(JOB, "team", "goes")
+    assert await lay_ghosts(store, cluster, ("team",)) == 1
+    assert [key[1] for key in store.of(JOB)] == ["stays"]
+
+
 async def test_a_cluster_without_the_kinds_says_what_to_apply() -> None:
     class Bare(FakeCluster):
         async def list(

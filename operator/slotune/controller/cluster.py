@@ -18,6 +18,7 @@ __all__ = [
     "ForbiddenError",
     "NotFoundError",
     "Object",
+    "Objects",
     "RefusedError",
     "SchemaTooOldError",
     "UnavailableError",
@@ -25,6 +26,8 @@ __all__ = [
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
+Objects = list[Object]
+"""Several; by a name of its own, since a method of a cluster is called ``list``."""
 
 
 class ClusterError(Exception):
@@ -78,6 +81,14 @@ class Cluster(Protocol):
     async def list(self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "") -> list[Object]:
         """Objects of a namespace (None: of all) that carry ``labels`` (``key=value,key=value``), and whose ``fields``
         are as the same form says, where the kind can be selected by them."""
+        ...
+
+    async def list_metadata(self, kind: Kind, namespace: str | None, labels: str = "") -> Objects:
+        """As :meth:`list`, of each object only its metadata: who is there, for a small part of the bytes."""
+        ...
+
+    async def ping(self) -> None:
+        """Ask whether the API server serves at all, and keep nothing of the answer."""
         ...
 
     async def create(self, manifest: Object) -> Object:

@@ -18,6 +18,7 @@ import kopf
 
 from slotune.api.labels import DEPLOYMENT_LABEL, FINALIZER, MANAGED_BY, MANAGED_BY_LABEL, TRIAL_LABEL
 from slotune.controller.cluster import Object
+from slotune.controller.contact import Contact
 from slotune.controller.kinds import (
     DEPLOYMENT,
     GPU_CLASS,
@@ -29,6 +30,7 @@ from slotune.controller.kinds import (
     Kind,
     kind_of,
 )
+from slotune.controller.kopf_session import with_contact
 from slotune.controller.kube_cluster import PAGE
 from slotune.controller.no_notes import NoDifferences, NoProgress
 from slotune.controller.store import Key, Store, key_of, labels_of
@@ -85,17 +87,25 @@ def settings_for(*, cluster_wide: bool) -> kopf.OperatorSettings:
     return settings
 
 
-def build_registry(scheduled: Scheduled, store: Store, wakes: Wakes, *, watched: Set[Kind]) -> kopf.OperatorRegistry:
+def build_registry(
+    scheduled: Scheduled, store: Store, wakes: Wakes, *, watched: Set[Kind], contact: Contact
+) -> kopf.OperatorRegistry:
     """A registry of its own, so that two operators in one process never share handlers.
 
-    ``watched``: kinds that the operator may follow; Deployments are followed in any case.
+    Args:
+        scheduled: what the daemons drive.
+        store: what the watches fill.
+        wakes: whom they wake.
+        watched: kinds that the operator may follow; Deployments are followed in any case.
+        contact: hears of every answer that kopf gets.
     """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
         info = kopf.login_with_service_account(**kwargs)
-        return at_service_address(info, os.environ) if info else kopf.login_with_kubeconfig(**kwargs)
+        info = at_service_address(info, os.environ) if info else kopf.login_with_kubeconfig(**kwargs)
+        return with_contact(info, contact) if info else None
 
     def follow(kind: Kind, **filters: Any) -> None:
         _follow(registry, store, wakes, kind, **filters)

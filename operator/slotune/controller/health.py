@@ -17,19 +17,19 @@ from slotune.controller.metrics import CONTENT_TYPE, OperatorMetrics
 __all__ = ["OLDEST_S", "health_app", "metrics_app", "serve_health", "serve_metrics", "serving"]
 
 OLDEST_S = 300.0
-"""A heartbeat older than this is none. Longer than a search thinks and than a call to the API server may take."""
+"""A heartbeat older than this is none. Longer than a search thinks and than any one question takes."""
 
 
 async def serve_health(
     heartbeat: Heartbeat,
     port: int,
-    is_ready: Callable[[], bool],
+    trouble: Callable[[], str],
     clock: Callable[[], float],
     *,
     oldest_s: float = OLDEST_S,
 ) -> None:
     """Serve ``/livez`` and ``/readyz`` until cancelled. OSError when the port is taken."""
-    async with serving(health_app(heartbeat, is_ready, clock, oldest_s=oldest_s), port):
+    async with serving(health_app(heartbeat, trouble, clock, oldest_s=oldest_s), port):
         await asyncio.Event().wait()
 
 
@@ -40,10 +40,10 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> None:
 
 
 def health_app(
-    heartbeat: Heartbeat, is_ready: Callable[[], bool], clock: Callable[[], float], *, oldest_s: float = OLDEST_S
+    heartbeat: Heartbeat, trouble: Callable[[], str], clock: Callable[[], float], *, oldest_s: float = OLDEST_S
 ) -> web.Application:
-    """``/livez``: 200 while the heartbeat is younger than ``oldest_s``. ``/readyz``: 200 while ``is_ready`` says so,
-    once the caches are filled and the API server was reached lately."""
+    """``/livez``: 200 while the heartbeat is younger than ``oldest_s``. ``/readyz``: 200 while there is no ``trouble``
+    with the API server, and else what it is."""
 
     async def livez(_: web.Request) -> web.Response:
         age = heartbeat.age(clock())
@@ -52,10 +52,9 @@ def health_app(
         return web.Response(status=503, text=f"no heartbeat for {age:.0f} s: at most {oldest_s:g} s are allowed\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if is_ready():
-            return web.Response(text="ok\n")
-        text = "not ready: the caches are not filled yet, or the API server was not reached lately\n"
-        return web.Response(status=503, text=text)
+        if why := trouble():
+            return web.Response(status=503, text=f"not ready: {why}\n")
+        return web.Response(text="ok\n")
 
     app = web.Application()
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz)])

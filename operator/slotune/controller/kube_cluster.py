@@ -22,21 +22,27 @@ from slotune.controller.cluster import (
     ForbiddenError,
     NotFoundError,
     Object,
+    Objects,
     RefusedError,
     SchemaTooOldError,
     UnavailableError,
 )
+from slotune.controller.contact import REQUESTS_S, Contact
+from slotune.controller.heartbeat import got_somewhere
 from slotune.controller.kinds import POD, Kind, kind_of
 
 __all__ = ["KubeCluster"]
 
 TIMEOUT_S = 30.0
+PING_S = 10.0
 PAGE = 100
 """Objects of one list request: each takes 0.1 MB while it is read."""
 LONGEST_MESSAGE = 1024
 """Characters of an API server's answer that an error repeats."""
 
 _JSON = "application/json"
+_ONLY_METADATA = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
+"""The whole objects from a server that can't leave the rest out."""
 _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client takes the body as it is; the API server looks at what is before it."""
@@ -51,6 +57,8 @@ class KubeCluster:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self.contact = Contact("requests", REQUESTS_S)
+        """Whether they are answered."""
         self.requests = 0
         """Requests so far."""
 
@@ -81,14 +89,29 @@ class KubeCluster:
 
     async def list(self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "") -> list[Object]:
         """See :class:`slotune.controller.cluster.Cluster`."""
-        found: list[Object] = []
+        return await self._pages(kind, namespace, labels, fields)
+
+    async def list_metadata(self, kind: Kind, namespace: str | None, labels: str = "") -> Objects:
+        """See :class:`slotune.controller.cluster.Cluster`."""
+        return await self._pages(kind, namespace, labels, accept=_ONLY_METADATA)
+
+    async def ping(self) -> None:
+        """See :class:`slotune.controller.cluster.Cluster`. /readyz is open to everybody who has an account, and knows
+        whether the API server's own store answers."""
+        await self._request("GET", "/readyz", accept="*/*", timeout_s=PING_S)
+
+    async def _pages(
+        self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "", *, accept: str = _JSON
+    ) -> Objects:
+        found: Objects = []
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
         while True:
-            page = await self._object("GET", kind.path(namespace), query=query)
-            # Elements of a list leave out what the list itself says.
-            found += [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in page.get("items") or ()]
+            page = await self._object("GET", kind.path(namespace), query=query, accept=accept)
+            # Elements of a list leave out what the list itself says, or say that they are no more than metadata.
+            kinds = {"apiVersion": kind.api_version, "kind": kind.name}
+            found += [item | kinds for item in page.get("items") or ()]
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return found
@@ -146,7 +169,7 @@ class KubeCluster:
         query |= {"limitBytes": str(limit_bytes)} if limit_bytes is not None else {}
         query |= {"tailLines": str(tail_lines)} if tail_lines is not None else {}
         try:
-            raw = await self._request("GET", POD.path(namespace, pod, "log"), query=query)
+            raw = await self._request("GET", POD.path(namespace, pod, "log"), query=query, accept="*/*")
         except (NotFoundError, RefusedError):  # 400: the container waits to start, or has no earlier life
             return None
         return raw.decode(errors="replace")
@@ -159,8 +182,9 @@ class KubeCluster:
         query: dict[str, str] | None = None,
         body: Any = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
     ) -> Object:
-        data = await self._request(method, path, query=query, body=body, content_type=content_type)
+        data = await self._request(method, path, query=query, body=body, content_type=content_type, accept=accept)
         try:
             answer = json.loads(data)
         except ValueError:
@@ -177,6 +201,8 @@ class KubeCluster:
         query: dict[str, str] | None = None,
         body: Any = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
+        timeout_s: float | None = None,
     ) -> bytes:
         what = f"{method} {path}"
         self.requests += 1
@@ -184,17 +210,21 @@ class KubeCluster:
             method,
             path,
             query_params=list((query or {}).items()),
-            header_params={"Accept": "*/*" if path.endswith("/log") else _JSON, "Content-Type": content_type},
+            header_params={"Accept": accept, "Content-Type": content_type},
             body=body,
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._client.call_api(*request, _request_timeout=TIMEOUT_S)
+            answer = await self._client.call_api(*request, _request_timeout=timeout_s or TIMEOUT_S)
             data: bytes = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.contact.failed()
             raise UnavailableError(
                 what, None, f"the API server does not answer: {error or type(error).__name__}"
             ) from error
+        finally:
+            got_somewhere()
+        self.contact.heard(answer.status)
         if 200 <= answer.status <= 299:
             return data
         raise _error(what, answer.status, data, answer.headers.get("Retry-After"))

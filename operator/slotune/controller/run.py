@@ -18,6 +18,7 @@ from slotune.api.labels import FINALIZER, MANAGED_BY, MANAGED_BY_LABEL
 from slotune.api.v1alpha1 import GPUClass
 from slotune.controller.act import Hands
 from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError, Object
+from slotune.controller.contact import WATCHES_S, Contact, keep_in_touch, troubles
 from slotune.controller.gpu_classes import class_status
 from slotune.controller.handlers import build_registry, settings_for
 from slotune.controller.health import serve_health, serve_metrics
@@ -77,44 +78,63 @@ async def run_operator(settings: Settings, stop: asyncio.Event | None = None) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    store, wakes = Store(), Wakes()
+    heartbeat, started = Heartbeat(time.monotonic()), asyncio.Event()
     async with await KubeCluster.connect(settings.kubeconfig) as cluster:
-        watched = await fill(store, cluster, settings.namespaces)
-        heartbeat, metrics = Heartbeat(time.monotonic()), OperatorMetrics()
-        reconciler = Reconciler(
-            Observer(cluster, store, settings, _now),
-            Hands(cluster, store, settings.max_trials),
-            wakes,
-            settings=settings,
-            metrics=metrics,
-            heartbeat=heartbeat,
-            clock=_now,
-        )
-        await release_the_deleted(reconciler, store)
-        registry = build_registry(reconciler, store, wakes, watched=watched)
+        watches = Contact("watches", WATCHES_S)
 
-        @kopf.on.cleanup(registry=registry)
-        async def tell_the_flag(**_: Any) -> None:
-            stop.set()  # kopf takes the signals over, sets no flag, and waits 5 s for its own task that reads the flag
+        def trouble() -> str:
+            return troubles(started.is_set(), [cluster.contact, watches])
 
-        ready = asyncio.Event()
-        async with _beside(
+        async with _beside(  # from the beginning: a slow API server is no reason to be ended while a fleet is listed
             keep_beating(heartbeat, time.monotonic),
-            look_for_ghosts(store, cluster, settings.namespaces),
-            *([describe_classes(cluster, store)] if {GPU_CLASS, NODE} <= watched else []),
-            serve_health(heartbeat, settings.health_port, ready.is_set, time.monotonic),
-            serve_metrics(metrics, settings.metrics_port),
+            serve_health(heartbeat, settings.health_port, trouble, time.monotonic),
+            keep_in_touch(cluster, cluster.contact),
         ):
-            await hold_on(store, cluster)
-            await kopf.operator(
-                registry=registry,
-                identity=_IDENTITY,
-                settings=settings_for(cluster_wide=not settings.namespaces),
-                clusterwide=not settings.namespaces,
-                namespaces=settings.namespaces,
-                stop_flag=stop,
-                ready_flag=ready,
-            )
+            await _operate(settings, cluster, watches, heartbeat, started=started, stop=stop)
+
+
+async def _operate(
+    settings: Settings,
+    cluster: KubeCluster,
+    watches: Contact,
+    heartbeat: Heartbeat,
+    *,
+    started: asyncio.Event,
+    stop: asyncio.Event,
+) -> None:
+    store, wakes, metrics = Store(), Wakes(), OperatorMetrics()
+    watched = await fill(store, cluster, settings.namespaces)
+    reconciler = Reconciler(
+        Observer(cluster, store, settings, _now),
+        Hands(cluster, store, settings.max_trials),
+        wakes,
+        settings=settings,
+        metrics=metrics,
+        heartbeat=heartbeat,
+        clock=_now,
+    )
+    await release_the_deleted(reconciler, store)
+    registry = build_registry(reconciler, store, wakes, watched=watched, contact=watches)
+
+    @kopf.on.cleanup(registry=registry)
+    async def tell_the_flag(**_: Any) -> None:
+        stop.set()  # kopf takes the signals over, sets no flag, and waits 5 s for its own task that reads the flag
+
+    async with _beside(
+        look_for_ghosts(store, cluster, settings.namespaces),
+        *([describe_classes(cluster, store)] if {GPU_CLASS, NODE} <= watched else []),
+        serve_metrics(metrics, settings.metrics_port),
+    ):
+        await hold_on(store, cluster)
+        await kopf.operator(
+            registry=registry,
+            identity=_IDENTITY,
+            settings=settings_for(cluster_wide=not settings.namespaces),
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
+            ready_flag=started,
+        )
 
 
 async def hold_on(store: Store, cluster: Cluster) -> None:
@@ -165,7 +185,7 @@ async def fill(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> f
     them all again. Kinds that may be followed; those of the whole cluster take rights that a namespaced role may lack.
     """
     try:
-        for manifest in await _listed(cluster, namespaces):
+        for manifest in await _listed(cluster.list, namespaces):
             store.put(manifest)
     except NotFoundError as error:
         raise CRDsMissingError(error.what) from error
@@ -194,22 +214,25 @@ async def look_for_ghosts(
 
 
 async def lay_ghosts(store: Store, cluster: Cluster, namespaces: tuple[str, ...]) -> int:
-    """Remove from the store what is not in the cluster. How many there were."""
+    """Remove from the store what is not in the cluster. How many there were. Who is there is all that is asked: whole
+    objects of a fleet are tens of megabytes."""
     known = [manifest for kind in _FOLLOWED for manifest in store.of(kind).values()]  # what comes later is no ghost
-    there = {manifest["metadata"].get("uid") for manifest in await _listed(cluster, namespaces)}
+    there = {manifest["metadata"].get("uid") for manifest in await _listed(cluster.list_metadata, namespaces)}
     ghosts = [manifest for manifest in known if manifest["metadata"].get("uid") not in there]
     for manifest in ghosts:
         store.remove(manifest)
     return len(ghosts)
 
 
-async def _listed(cluster: Cluster, namespaces: tuple[str, ...]) -> list[Object]:
+async def _listed(
+    ask: Callable[[Kind, str | None, str], Awaitable[list[Object]]], namespaces: tuple[str, ...]
+) -> list[Object]:
     places: tuple[str | None, ...] = namespaces or (None,)
     found = []
     for kind in _FOLLOWED:
         labels = f"{MANAGED_BY_LABEL}={MANAGED_BY}" if kind == JOB else ""
         for namespace in places:
-            found += await cluster.list(kind, namespace, labels)
+            found += await ask(kind, namespace, labels)
     return found
 
 

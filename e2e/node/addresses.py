@@ -1,15 +1,24 @@
-"""Which addresses the node uses: one /16 that nothing on this machine uses or routes to."""
+"""Which addresses the node uses: one /16 that nothing on this machine uses or routes to, and that nobody else takes
+meanwhile.
+
+Between the look and the route that a node makes there are seconds, and the nodes of two users, or of two cache folders,
+know nothing of each other. So a block is held by name before it is looked at. The name is that of an abstract socket:
+it has one owner in a network namespace, which is where the addresses are, and the kernel gives it back however its
+owner ends.
+"""
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
+import errno
 import json
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-__all__ = ["Addresses", "NoFreeBlockError", "free_block"]
+__all__ = ["Addresses", "NoFreeBlockError", "reserved_block"]
 
 _BLOCKS = range(213, 254)
 """Second octets to try. Low ones are what routers and clusters are usually given."""
@@ -61,22 +70,41 @@ class Addresses:
         return f"10.{self.block}.255.2"
 
 
-def free_block() -> int:
-    """A block that no route and no address of this machine touches.
+@contextlib.contextmanager
+def reserved_block() -> Iterator[int]:
+    """A block that no route and no address of this machine touches, held until the body ends: by then there has to be
+    a route to it, if it is to stay taken.
 
     Raises:
         NoFreeBlockError: there is none.
     """
+    for block in _BLOCKS:
+        with _held(block) as is_ours:
+            # Looked at while it is held: whoever held it before has made his route by now.
+            if is_ours and _is_free(block):
+                yield block
+                return
+    raise NoFreeBlockError(f"no free 10.N.0.0/16 with N from {_BLOCKS[0]} to {_BLOCKS[-1]}: take a node down")
+
+
+@contextlib.contextmanager
+def _held(block: int) -> Iterator[bool]:
+    """Whether nobody else holds it, and then nobody else can until the body ends."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:
+        try:
+            holder.bind(f"\0slotune-node-block-{block}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            yield False
+            return
+        yield True
+
+
+def _is_free(block: int) -> bool:
     routes = json.loads(subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, check=True).stdout)
     links = json.loads(subprocess.run(["ip", "-j", "-4", "addr"], capture_output=True, check=True).stdout)
     used = [route["dst"] for route in routes if route["dst"] != "default"]
     used += [f"{held['local']}/{held['prefixlen']}" for link in links for held in link["addr_info"]]
-    return _first_free([IPv4Network(text, strict=False) for text in used])
-
-
-def _first_free(used: Sequence[IPv4Network]) -> int:
-    for block in _BLOCKS:
-        wanted = ipaddress.IPv4Network(Addresses(block).all)
-        if not any(wanted.overlaps(network) for network in used):
-            return block
-    raise NoFreeBlockError(f"no free 10.N.0.0/16 with N from {_BLOCKS[0]} to {_BLOCKS[-1]}: take a node down")
+    wanted = IPv4Network(Addresses(block).all)
+    return not any(wanted.overlaps(IPv4Network(text, strict=False)) for text in used)

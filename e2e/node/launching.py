@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from e2e.node.addresses import Addresses, free_block
+from e2e.node.addresses import Addresses, reserved_block
 from e2e.node.certificates import make_certificates
 from e2e.node.cgroups import make_cgroup
 from e2e.node.components import components
@@ -59,15 +59,20 @@ def launch(name: str, programs: Programs, gpus: int, tied: bool, tell: Tell) -> 
     folder = Path(tempfile.gettempdir(), f"slotune-node-{name}-{secrets.token_hex(4)}").absolute()
     if len(str(folder / "containerd.sock")) > _SOCKET_PATH_MAX:
         raise NodeError(f"TMPDIR: {folder} is too long for the path of a socket: choose a shorter one")
-    record = Record(
-        name=name,
-        boot=boot_id(),
-        folder=folder,
-        cgroup=f"slotune-{name}",
-        link=f"slotune-{name}"[:15],
-        block=free_block(),
-    )
-    addresses = Addresses(record.block)
+    with reserved_block() as block:
+        record = Record(
+            name=name,
+            boot=boot_id(),
+            folder=folder,
+            cgroup=f"slotune-{name}",
+            link=f"slotune-{name}"[:15],
+            block=block,
+        )
+        return _launch(record, programs, gpus, tied, tell)
+
+
+def _launch(record: Record, programs: Programs, gpus: int, tied: bool, tell: Tell) -> Record:
+    name, folder, addresses = record.name, record.folder, Addresses(record.block)
     write_record(record)
     folder.mkdir(mode=0o755)
     record.logs.mkdir()

@@ -88,7 +88,8 @@ def remove_record(record: Record) -> None:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """Only one process at a time brings a node up or down; two at once could choose the same addresses."""
+    """Only one process at a time brings a node of this folder up or down: two at once would each take the other's node
+    for what a crash has left."""
     with (node_folder() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

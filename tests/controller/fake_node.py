@@ -76,6 +76,8 @@ class FakeNode:
     deploys_s: float = 20.0
     sick: Callable[[Object], bool] = lambda _template: False
     """Whether pods of this template never answer."""
+    unwell: int = 0
+    """Pods of each Deployment that just don't answer."""
     pods_of: Counter[str] = field(default_factory=Counter)
     """Pods made, by trial."""
     measured: list[Trial] = field(default_factory=list)
@@ -304,12 +306,13 @@ class FakeNode:
         answers = (now - since).total_seconds() >= self.deploys_s and not self.sick(spec["template"])
         late = (now - since).total_seconds() >= spec.get("progressDeadlineSeconds", 600) and not answers
         progressing = {"type": "Progressing", "reason": "ProgressDeadlineExceeded" if late else "ReplicaSetUpdated"}
+        available = max(0, wanted - self.unwell) if answers else 0
         status = {
             "observedGeneration": generation,
             "replicas": wanted,
             "updatedReplicas": wanted,
-            "availableReplicas": wanted if answers else 0,
-            "unavailableReplicas": 0 if answers else wanted,
+            "availableReplicas": available,
+            "unavailableReplicas": wanted - available,
             "conditions": [progressing],
         }
         self.cluster.change(DEPLOYMENT, metadata["namespace"], metadata["name"], status=status)

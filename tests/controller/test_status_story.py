@@ -16,6 +16,7 @@ from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus
 from slotune.controller.conditions import Claim, claimed, with_claims
 from slotune.controller.events import transitions
 from slotune.controller.reasons import REASONS_OF, ConditionType, Reason
+from slotune.controller.rollout_story import RolloutNews, rollout_news
 from slotune.controller.serving_story import Serving, keeps_promise, serving_of
 from slotune.controller.status_answer import (
     baseline_configuration,
@@ -25,7 +26,7 @@ from slotune.controller.status_answer import (
     rejected_of,
 )
 from slotune.controller.status_progress import RunningTrial, progress_of
-from slotune.controller.status_story import RolloutNews, phase_of, refusal_claims, rollout_news, search_claims
+from slotune.controller.status_story import phase_of, refusal_claims, search_claims
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, Wait
@@ -217,7 +218,7 @@ def test_a_candidate_of_another_search_is_not_known_to_serve():
     ("step", "want", "phase"),
     [
         pytest.param(AwaitApproval("name it"), ("False", None, None), "AwaitingApproval", id="a person is asked"),
-        pytest.param(Wait("PodsStarting", "1 of 2"), ("False", "True", None), "RollingOut", id="pods start"),
+        pytest.param(Wait("Borrowed", "at night"), ("False", "True", None), "Recommended", id="not begun yet"),
         pytest.param(Refuse("WouldDeadlock", "no GPU"), ("False", None, "True"), "Failed", id="it cannot go on"),
         pytest.param(Refuse("RolledBack", "it was late"), ("False", None, "True"), "RolledBack", id="it went back"),
         pytest.param(NothingToDo("SavesTooLittle", "2 %"), ("True", None, None), "Recommended", id="not worth it"),

@@ -27,6 +27,7 @@ from slotune.rollout.steps import (
     Wait,
     WriteAhead,
 )
+from tests.rollout.deployment_model import PodSet
 from tests.rollout.objects import HASH, OTHER_HASH, OWN_HASH, template
 from tests.rollout.world import World, recommendation
 
@@ -103,7 +104,56 @@ def test_the_baseline_with_fewer_replicas_starts_no_new_pod() -> None:
 
 def test_a_baseline_that_is_the_answer_is_done() -> None:
     world = World(wanted=recommendation(OWN_HASH, saving="0"))
-    assert isinstance(world.plan(), Done)
+    step = world.plan()
+    assert isinstance(step, Done)
+    assert step.reason == "AlreadyServing"
+
+
+def with_pods(world: World, ready: int, *, old: int = 0) -> World:
+    """Of the newest template, so many pods answer; ``old`` of another one are left."""
+    newest = replace(world.state.set(world.state.newest), ready=ready)
+    others = (PodSet("another", spec=0, ready=old),) if old else ()
+    world.state = replace(world.state, sets=(*others, newest))
+    return world
+
+
+@pytest.mark.parametrize("rolled_out", [True, False])
+def test_an_answer_that_serves_goes_on_serving_while_a_pod_is_missing(rolled_out: bool) -> None:
+    world = World(wanted=recommendation(HASH if rolled_out else OWN_HASH, replicas=3), replicas=3, keeps_slo=True)
+    want = ("RolledOut" if rolled_out else "AlreadyServing", "True")
+    steps = [world.run(), with_pods(world, 2).plan()]
+    assert [(step.reason, step.rolled_out) for step in steps] == [want, want]
+    assert "of which 2 answer now" in steps[1].message
+    step = with_pods(world, 0).plan()
+    assert isinstance(step, Wait)
+    assert (step.reason, step.rolled_out, step.serves) == ("ProductionNotReady", "False", True)
+
+
+def test_an_answer_that_somebody_is_just_bringing_does_not_serve_yet() -> None:
+    world = with_pods(World(wanted=recommendation(OWN_HASH, replicas=3), replicas=3), 2, old=1)
+    step = world.plan()
+    assert isinstance(step, Wait)
+    assert (step.reason, step.serves) == ("ProductionNotReady", True)
+
+
+def test_what_serves_again_after_a_rollback_was_not_rolled_out() -> None:
+    world = World(outcome="Missed")
+    assert world.run().reason == "RolledBack"
+    world.wanted = recommendation(OWN_HASH)
+    assert world.run().reason == "AlreadyServing"
+
+
+def test_a_rollout_that_was_given_up_leaves_the_one_before_it_rolled_out() -> None:
+    world = World()
+    assert world.run().reason == "RolledOut"
+    world.busy, world.wanted = 1, recommendation(OTHER_HASH)
+    world.operate(2)
+    assert world.memory.rollout is not None
+    assert world.memory.rollout.candidate_hash == OTHER_HASH
+    world.wanted = recommendation(HASH)
+    world.operate()
+    assert world.memory.rollout is None
+    assert world.plan().reason == "RolledOut"
 
 
 # What is asked first.
@@ -310,7 +360,9 @@ def test_running_answers_may_end_before_a_slow_candidate_goes() -> None:
         world.pass_time(minutes=1)
     world.busy = 1
     world.pass_time(minutes=-1)
-    assert isinstance(world.plan(), Drain)
+    step = world.plan()
+    assert isinstance(step, Drain)
+    assert step.reason == "SLOMissed"
     world.busy = 0
     assert isinstance(world.plan(), RollBack)
 

@@ -84,7 +84,7 @@ class Reason(enum.StrEnum):
     DEPLOYMENT_NOT_FOUND = "DeploymentNotFound"  # it is not there yet
     DEPLOYMENT_IS_DELETED = "DeploymentIsDeleted"  # it is going away
     DEPLOYMENT_PAUSED = "DeploymentPaused"  # somebody paused it
-    PRODUCTION_NOT_READY = "ProductionNotReady"  # a change of somebody else's is under way
+    PRODUCTION_NOT_READY = "ProductionNotReady"  # a change of somebody else's is under way, or no pod answers
     FIELD_OWNED_BY_OTHER = "FieldOwnedByOther"  # another manager owns the fields that would change
     WOULD_DEADLOCK = "WouldDeadlock"  # no GPU is spare, so new pods would wait for ever
     NEEDS_DOWNTIME = "NeedsDowntime"  # nobody would be served for a while, which is not allowed

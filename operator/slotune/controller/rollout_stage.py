@@ -7,17 +7,18 @@ anything acts on it. Here a step becomes actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
+from slotune.api.kubernetes_types import Condition
 from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.api.v1alpha1 import LlamaDeployment
 from slotune.controller.actions import Apply as ApplyManifest
 from slotune.controller.cluster import Object
-from slotune.controller.conditions import Claim
 from slotune.controller.draft import Draft
 from slotune.controller.observed import Observed
-from slotune.controller.reasons import REASONS_OF, ConditionType, Reason
+from slotune.controller.reasons import ConditionType
 from slotune.controller.references import References
 from slotune.controller.rollout_manifests import (
     lost_record,
@@ -27,10 +28,10 @@ from slotune.controller.rollout_manifests import (
     wanted_candidate,
     wanted_change,
 )
+from slotune.controller.rollout_story import RolloutNews, news_of, not_written_yet
 from slotune.controller.search_stage import Search
 from slotune.controller.serving_story import Serving as Served
-from slotune.controller.serving_story import serving_of
-from slotune.controller.status_story import RolloutNews, rollout_news
+from slotune.controller.serving_story import keeps_promise, serving_of
 from slotune.controller.understanding import Understood
 from slotune.production.verification import Decision as Judged
 from slotune.production.verification import judge_counts
@@ -41,6 +42,7 @@ from slotune.rollout.memory import Memory
 from slotune.rollout.planner import is_under_way, plan_rollout
 from slotune.rollout.steps import (
     Apply,
+    Done,
     Drain,
     Refuse,
     RollBack,
@@ -76,6 +78,7 @@ def next_rollout_step(
     readings: Readings,
     now: datetime,
     stands: bool = False,
+    keeps_slo: bool | None = None,
 ) -> RolloutStep | None:
     """What the rollout does next; None while no answer of this search is stored in the status.
 
@@ -84,6 +87,8 @@ def next_rollout_step(
     Args:
         understood: None when the server or what the spec names is not understood now.
         stands: an answer to the question of before counts too.
+        keeps_slo: whether what the Deployment holds was measured to keep the SLO; None: as the status says. The status
+            speaks of what answers, so it knows nothing while a pod is missing.
     """
     deployment, status = references.deployment, references.status
     assert deployment is not None
@@ -97,7 +102,7 @@ def next_rollout_step(
     intent = Intent.from_deployment(
         deployment.model_copy(update={"status": counted}),
         container,
-        keeps_slo={"True": True, "False": False}.get(slo_met.status) if slo_met is not None else None,
+        keeps_slo=_said_to_keep(slo_met) if keeps_slo is None else keeps_slo,
         writes_args=change is not None and change.writes_args,
         source=None if change is None else source_digest(deployment, references, change),
     )
@@ -110,6 +115,10 @@ def next_rollout_step(
         return _JUDGED[judgement.decision], judgement.reason
 
     return plan_rollout(intent, facts, Memory.from_status(status), readings, now, judge=judge)
+
+
+def _said_to_keep(slo_met: Condition | None) -> bool | None:
+    return None if slo_met is None else {"True": True, "False": False}.get(slo_met.status)
 
 
 def _counts(references: References, understood: Understood, *, stands: bool) -> bool:
@@ -165,7 +174,7 @@ def carry_on(draft: Draft, observed: Observed, understood: Understood | None = N
     if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
-    return _news(references, step)
+    return news_of(step, references.status)
 
 
 def may_carry_on(observed: Observed) -> bool:
@@ -199,7 +208,7 @@ def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Ser
     if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
-    return serving, _news(observed.references, step)
+    return serving, news_of(step, observed.references.status)
 
 
 def roll_out(
@@ -212,32 +221,29 @@ def roll_out(
     references = observed.references
     assert references.deployment is not None
     _keep_the_patch(draft, observed, understood, state)
-    step = next_rollout_step(
-        references,
-        understood,
-        observed.serving,
-        autoscalers=observed.autoscalers,
-        readings=observed.readings,
-        now=observed.now,
-    )
+
+    def step_from(references: References) -> RolloutStep | None:
+        return next_rollout_step(
+            references,
+            understood,
+            observed.serving,
+            autoscalers=observed.autoscalers,
+            readings=observed.readings,
+            now=observed.now,
+            keeps_slo=keeps_promise(state.problem, state.results, _what_is_there(observed, state)),
+        )
+
+    step = step_from(references)
     if step is None:
         draft.look_again(AT_ONCE_S)
-        if references.deployment.spec.rollout.mode == "Recommend":
+        then = step_from(replace(references, status=draft.status))
+        if references.deployment.spec.rollout.mode == "Recommend" and not isinstance(then, Done):
             return serving, None
-        words = "the answer is written down before production is touched"
-        return serving, RolloutNews("Working", Claim.false(T.ROLLED_OUT, Reason.ROLLING_OUT, words), "RollingOut")
+        return serving, not_written_yet(then, references.status)
     if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
-    return serving, _news(references, step)
-
-
-def _news(references: References, step: RolloutStep) -> RolloutNews:
-    """What the step means for people. One that only writes something down leaves said what was said before."""
-    news, known = rollout_news(step), references.status.condition(T.ROLLED_OUT)
-    if not isinstance(step, WriteAhead) or known is None or known.reason not in REASONS_OF[T.RECONCILING]:
-        return news
-    return RolloutNews(news.state, Claim(T.ROLLED_OUT, known.status, known.reason, known.message), news.phase)
+    return serving, news_of(step, references.status)
 
 
 def _take(draft: Draft, observed: Observed, understood: Understood | None, step: RolloutStep) -> None:
@@ -259,6 +265,14 @@ def _take(draft: Draft, observed: Observed, understood: Understood | None, step:
             draft.look_again((step.next_look - observed.now).total_seconds())
         case Wait(until=until) if until is not None:
             draft.look_again((until - observed.now).total_seconds())
+
+
+def _what_is_there(observed: Observed, state: Search) -> Served | None:
+    """The candidate that the Deployment holds at its replicas, whether its pods answer now or not."""
+    if observed.serving is None:
+        return None
+    facts = Serving.from_deployment(observed.serving, "", observed.autoscalers)
+    return serving_of(state.problem, state.decision, facts.candidate, facts.desired)
 
 
 def _what_serves(observed: Observed, problem: Problem, decision: Decision | None) -> Served | None:

@@ -18,70 +18,32 @@ A search without an answer is Stalled, and production is untouched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from slotune.api.kubernetes_types import Condition
 from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus, Phase
 from slotune.controller.conditions import Claim
 from slotune.controller.reasons import BAD_NEWS, REASONS_OF, ConditionType, Reason
+from slotune.controller.rollout_story import WENT_BACK, RolloutNews
 from slotune.controller.serving_story import Serving, baseline_measured, failed_start, slo_met
 from slotune.controller.status_answer import belonging, binding_of
 from slotune.report.answer import answer_of
 from slotune.report.figures import duration, plural, sentence
 from slotune.report.redaction import said_in_public
-from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, RollBack, RolloutStep, Verify, WriteAhead
 from slotune.search.decision import Decision, DecisionKind
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, TrialResult
 from slotune.verdict.verdicts import Outcome
 
 __all__ = [
-    "RolloutNews",
     "kept_claims",
     "phase_of",
     "refusal_claims",
-    "rollout_news",
     "search_claims",
     "without_rollout",
 ]
 
 T: Final = ConditionType
-
-_BACK: Final = frozenset({Reason.ROLLING_BACK, Reason.ROLLED_BACK, Reason.CANDIDATE_ROLLED_BACK})
-"""Reasons of a rollout that went, or goes, back."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutNews:
-    """Where the way to production stands."""
-
-    state: Literal["Settled", "Waiting", "Working", "Refused"]
-    """Settled: production is as the spec asks. Waiting: for a person. Refused: it cannot go on until somebody changes
-    something."""
-    claim: Claim
-    """The condition RolledOut."""
-    phase: Phase
-
-
-def rollout_news(step: RolloutStep) -> RolloutNews:
-    """What the next step of a rollout says about where it stands."""
-    if isinstance(step, WriteAhead):
-        return RolloutNews("Working", Claim.false(T.ROLLED_OUT, Reason.ROLLING_OUT, step.message), "RollingOut")
-    claim = Claim(T.ROLLED_OUT, step.rolled_out, step.reason, step.message)
-    if isinstance(step, Done):
-        return RolloutNews("Settled", claim, "Tuned")
-    if isinstance(step, AwaitApproval):
-        return RolloutNews("Waiting", claim, "AwaitingApproval")
-    if isinstance(step, NothingToDo):
-        settled = step.reason in {Reason.RECOMMEND_ONLY, Reason.SAVES_TOO_LITTLE, Reason.NO_RECOMMENDATION}
-        return RolloutNews("Settled" if settled else "Waiting", claim, "Recommended")
-    back = isinstance(step, RollBack) or step.reason in _BACK
-    phase: Phase = "RolledBack" if back else "Verifying" if isinstance(step, Verify) else "RollingOut"
-    if isinstance(step, Refuse):
-        return RolloutNews("Refused", claim, "RolledBack" if back else "Failed")
-    unproven = step.reason == Reason.VERIFICATION_INCONCLUSIVE  # it is looked at on, and waits for a person
-    return RolloutNews("Refused" if unproven else "Working", claim, phase)
 
 
 def without_rollout(problem: Problem, decision: Decision | None, serving: Serving | None) -> RolloutNews:
@@ -160,7 +122,7 @@ def _known_news(known: Condition | None) -> RolloutNews:
     if known.reason in {Reason.RECOMMEND_ONLY, Reason.SAVES_TOO_LITTLE, Reason.NO_RECOMMENDATION}:
         return RolloutNews("Settled", claim, "Recommended")
     if known.reason in BAD_NEWS:
-        return RolloutNews("Refused", claim, "RolledBack" if known.reason in _BACK else "Failed")
+        return RolloutNews("Refused", claim, "RolledBack" if known.reason in WENT_BACK else "Failed")
     return RolloutNews(
         "Waiting", claim, "AwaitingApproval" if known.reason == Reason.AWAITING_APPROVAL else "Recommended"
     )
@@ -205,7 +167,7 @@ def _on_the_way(news: RolloutNews, headline: str) -> tuple[Claim, ...]:
     """Ready, Reconciling and Stalled once there is an answer."""
     reason, message = news.claim.reason, news.claim.message
     if news.state == "Working":
-        return _working(reason, message)
+        return _working(news.doing or reason, message)
     if news.state == "Refused":
         return _stalled(reason, message)
     if news.state == "Waiting":

@@ -245,6 +245,11 @@ class Serving:
         )
 
     @property
+    def is_of_one_kind(self) -> bool:
+        """Whether every pod that there is has the present template, however many of them answer."""
+        return self.observed_generation >= self.generation and self.total <= self.updated
+
+    @property
     def has_failed(self) -> bool:
         """Whether Kubernetes says that the present template makes no progress."""
         return self.observed_generation >= self.generation and self.deadline_exceeded and not self.is_settled

@@ -43,14 +43,19 @@ def it_is_suspended(it: Situation) -> GateAnswer | None:
 def it_serves_already(it: Situation) -> GateAnswer | None:
     wanted = it.intent.wanted
     assert wanted is not None
-    if not it.runs_wanted or it.serving.desired != it.final_replicas:
+    serving = it.serving
+    if not it.runs_wanted or serving.desired != it.final_replicas:
         return None
-    if not it.serving.is_settled:
-        return Wait("ProductionNotReady", _unready(it), it.now + _LOOK_AGAIN)
-    message = f"Candidate {wanted.candidate_hash} serves with {_replicas(it.serving.desired)}"
+    # Pods come and go: while one of them answers and none is of another kind, nothing is taken back of what was said.
+    holds = serving.available > 0 and (it.is_proved or serving.is_of_one_kind)
+    if not serving.is_settled and not holds:
+        return Wait("ProductionNotReady", _unready(it), it.now + _LOOK_AGAIN, serves=True)
+    message = f"Candidate {wanted.candidate_hash} serves with {_replicas(serving.desired)}"
+    if not serving.is_settled:
+        message += f", of which {serving.available} answer now"
     if wanted.replicas not in {None, it.serving.desired}:
         message += f"; {_replicas(wanted.replicas)} are recommended, and {it.replicas_owner} decides on them"
-    return Done(message)
+    return Done(message) if it.was_rolled_out else Done(message, "AlreadyServing")
 
 
 def it_may_only_be_recommended(it: Situation) -> GateAnswer | None:

@@ -147,7 +147,8 @@ def _let_answers_end(it: Situation) -> RolloutStep | None:
     ends = _running_answers_end(it)
     if it.serving.available == 0 or it.busy == 0 or it.now >= ends:
         return None
-    return Drain(f"{it.record.message}. Running answers may end first", min(it.now + POLL, ends))
+    message = f"{it.record.message}. Running answers may end first"
+    return Drain(message, min(it.now + POLL, ends), reason=it.record.reason or "RollingBack")
 
 
 def _running_answers_end(it: Situation) -> datetime:

@@ -60,6 +60,27 @@ class Situation:
         return wanted is not None and self.running_hash == wanted.candidate_hash and len(sources) < 2
 
     @property
+    def is_proved(self) -> bool:
+        """Whether what is wanted is what the last rollout brought, and production held with it."""
+        record, wanted = self.memory.rollout, self.intent.wanted
+        if record is None or wanted is None or record.stage != "Done":
+            return False
+        return record.candidate_hash == wanted.candidate_hash and record.template_digest == self.serving.template_digest
+
+    @property
+    def was_rolled_out(self) -> bool:
+        """Whether it was slotune that brought what is wanted, and production held with it, then or in an earlier
+        rollout."""
+        memory, wanted = self.memory, self.intent.wanted
+        if self.is_proved:
+            return True
+        if wanted is None or memory.applied is None or memory.last_good is None:
+            return False
+        went_back = memory.rollout is not None and memory.rollout.stage in {"RollingBack", "RolledBack"}
+        both = {memory.applied.candidate_hash, memory.last_good.candidate_hash}
+        return not went_back and both == {wanted.candidate_hash}
+
+    @property
     def replicas_owner(self) -> str | None:
         """Who decides on the replicas, when it is not slotune."""
         if self.serving.autoscaler is not None:

@@ -103,6 +103,9 @@ class Wait:
     message: str
     until: datetime | None = None
     rolled_out: Truth = "False"
+    serves: bool = False
+    """Whether the answer is in the Deployment already, so that there is nothing to roll out: only its pods are missing.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,13 @@ def test_an_images_tag_names_the_build(image: str | None, want: int | None) -> N
         ("version: 6869 (1a2b3c4d)\nbuilt with gcc", 6869),
         ("version: 0.1.0-dev (build 10429, commit 77918caf3)", 10429),
         ("build: 6019 (8ad7b3e6) with cc (Debian)", 6019),
+        ("version: 2.0.0 (build 20001, commit 77918caf3)", 20001),
+        ("common_params_print_info: build 11434 (7e4c0a9) with GNU 11.4.0", 11434),
+        ("11434 (7e4c0a9)", 11434),
         ('{"build_info":"b11434-1a2b3c4d5"}', 11434),
+        ("slotune engine: xllamacpp 2026.10.11549", 11549),
+        ("version: 1 (7e4c0a9)", None),
+        ("build_info: b0-unknown", None),
         ("no such thing", None),
     ],
 )

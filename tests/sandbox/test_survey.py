@@ -24,7 +24,7 @@ from slotune.sandbox.survey_outcome import (
     judge_survey,
     needed_survey_logs,
 )
-from slotune.sandbox.survey_report import SurveyError, build_from_version_log, survey_frames, survey_from_log
+from slotune.sandbox.survey_report import SurveyError, survey_frames, survey_from_log
 from tests.sandbox.pods import NOW, ago, ended, job, pod, waiting
 from tests.sandbox.templates import UNTIDY
 from tests.sandbox.test_job import BARE, L4
@@ -55,20 +55,6 @@ def test_facts_and_errors_come_back_as_they_were():
 def test_a_log_that_is_not_whole_says_nothing():
     assert survey_from_log(log_of(FOUND)[:-30]) is None
     assert survey_from_log("") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "build"),
-    [
-        ("version: 5000 (abc1234)\nbuilt with gcc", 5000),
-        ("ggml_cuda_init: no devices\nversion: 11434 (7e4c0a9)\n", 11434),
-        ("version: 1 (7e4c0a9)", None),
-        ("version: 0 (unknown)", None),
-        ("error while loading shared libraries: libcuda.so.1", None),
-    ],
-)
-def test_the_build_is_read_from_what_version_prints(text, build):
-    assert build_from_version_log(text) == build
 
 
 def test_the_command_reads_a_real_header_and_names_what_lies_beside_a_missing_file(tmp_path, capfdbinary):
@@ -191,6 +177,26 @@ def test_what_was_found_ends_it_also_when_the_version_could_not_be_had():
     assert judge(survey_pod(ended(0), ended(0)), logs) == Surveyed(FOUND, 5000, "llama@sha256:bb")
     failed = survey_pod(ended(0), ended(127), phase="Failed")
     assert judge(failed, {SURVEY_LOG: log_of(FOUND)}) == Surveyed(FOUND, None, "llama@sha256:bb")
+
+
+@pytest.mark.parametrize(
+    ("said", "build"),
+    [
+        ("version: 5000 (abc1234)\nbuilt with gcc", 5000),
+        ("ggml_cuda_init: no devices\nversion: 11434 (7e4c0a9)\n", 11434),
+        ("version: 0.6.0-dev (build 11434, commit 7e4c0a91b)\nbuilt with GNU 13.3.0 for Linux x86_64", 11434),
+        ("version: 2.0.0 (build 20001, commit 7e4c0a91b)", 20001),
+        ("version: 0.0.0-dev (build 11549, commit 0000000)\n", 11549),
+        ("version: 0.6.0-dev", None),
+        ("version: 1 (7e4c0a9)", None),
+        ("version: 0 (unknown)", None),
+        ("version: 0.6.0-dev (build 1, commit unknown)", None),
+        ("error while loading shared libraries: libcuda.so.1", None),
+    ],
+)
+def test_the_build_is_the_number_that_any_form_of_version_has(said: str, build: int | None) -> None:
+    logs = {SURVEY_LOG: log_of(FOUND), VERSION_LOG: said}
+    assert judge(survey_pod(ended(0), ended(0)), logs) == Surveyed(FOUND, build, "llama@sha256:bb")
 
 
 def test_a_version_that_takes_for_ever_is_not_waited_for():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from slotune.llama.build_number import build_of_text
 from slotune.llama.model_facts import ModelFacts
 from slotune.sandbox.judgement import Blocked, Judgement, LogRequest, Logs, Retry, Waiting
 from slotune.sandbox.pod_case import PodCase, init_log
@@ -24,7 +25,7 @@ from slotune.sandbox.pod_ends import (
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, JobFacts, PodFacts
 from slotune.sandbox.pod_waiting import waiting_for_its_start, waiting_for_its_volumes, without_pod
 from slotune.sandbox.survey_job import SURVEY, VERSION
-from slotune.sandbox.survey_report import SurveyError, build_from_version_log, survey_from_log
+from slotune.sandbox.survey_report import SurveyError, survey_from_log
 
 __all__ = ["Surveyed", "judge_survey", "needed_survey_logs"]
 
@@ -89,7 +90,7 @@ def _surveyed(case: PodCase) -> Surveyed | Waiting | None:
     patient = ended_at is not None and (case.now - ended_at).total_seconds() < VERSION_PATIENCE_S
     if patient and not case.pod.over and (version is None or version.ended is None):
         return Waiting("Running", "Surveying", "llama-server says its version")
-    build = build_from_version_log(case.logs.get(VERSION_LOG, ""))
+    build = build_of_text(case.logs.get(VERSION_LOG, ""))
     return Surveyed(models, build, "" if version is None else version.image_id)
 
 

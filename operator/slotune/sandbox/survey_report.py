@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from slotune.llama.model_facts import ModelFacts
 from slotune.sandbox.report_stream import frames, payloads
 
-__all__ = ["SurveyError", "build_from_version_log", "survey_frames", "survey_from_log"]
+__all__ = ["SurveyError", "survey_frames", "survey_from_log"]
 
 _KIND = "survey"
 
@@ -47,13 +46,3 @@ def survey_from_log(text: str) -> _Found | None:
         return _FOUND.validate_json(payload)
     except ValidationError:
         return None
-
-
-def build_from_version_log(text: str) -> int | None:
-    """llama.cpp's build number in the output of ``llama-server --version``; None when it names none.
-
-    ``version: 5000 (abc1234)`` is the form of upstream's builds; one of 0 or 1 was built without its history.
-    """
-    found: Any = re.search(r"^version: *b?(\d+)\b", text, re.MULTILINE)
-    number = int(found[1]) if found else 0
-    return number if number > 1 else None

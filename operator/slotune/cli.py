@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -165,13 +166,13 @@ def _add_operator(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "LlamaDeployments, measures candidates in sandbox pods and rolls out the answer as spec.rollout says.",
     )
     operator.add_argument(
-        "--trial-image", required=True, type=_not_empty, metavar="IMAGE", help="slotune's own image, for trials"
+        "--trial-image", required=True, type=_image, metavar="IMAGE", help="slotune's own image, for trials"
     )
     operator.add_argument(
         "--namespace",
         action="append",
         default=[],
-        type=_not_empty,
+        type=_namespace,
         metavar="NAME",
         help="watch this namespace only; repeatable (all of them without it)",
     )
@@ -204,9 +205,9 @@ def _add_release(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "the finalizer goes, so that LlamaDeployments and their namespaces can be deleted. Stop the operator first.",
     )
     which = release.add_mutually_exclusive_group(required=True)
-    which.add_argument("--namespace", type=_not_empty, metavar="NAME", help="those of this namespace")
+    which.add_argument("--namespace", type=_namespace, metavar="NAME", help="those of this namespace")
     which.add_argument("--all-namespaces", action="store_true", help="all of the cluster")
-    release.add_argument("--name", type=_not_empty, help="only the one of this name")
+    release.add_argument("--name", type=_object_name, help="only the one of this name")
     release.set_defaults(run=_release)
 
 
@@ -272,6 +273,26 @@ def _manifest(parser: argparse.ArgumentParser) -> None:
 def _not_empty(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("is empty: name a file or a folder")
+    return text
+
+
+def _image(text: str) -> str:
+    if not text or text.split() != [text]:
+        raise argparse.ArgumentTypeError(f"is {text!r}: an image is needed, such as registry.example.com/slotune:1.0")
+    return text
+
+
+def _namespace(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(
+            f"is {text!r}: a namespace is needed, up to 63 small letters, digits and dashes"
+        )
+    return text
+
+
+def _object_name(text: str) -> str:
+    if len(text) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"is {text!r}: a name is needed, of small letters, digits, dashes and dots")
     return text
 
 

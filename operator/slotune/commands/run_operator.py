@@ -13,6 +13,7 @@ from slotune.commands.in_cluster import in_cluster
 from slotune.commands.outcomes import ExitCode
 from slotune.controller.run import run_operator
 from slotune.controller.settings import Settings
+from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["run"]
 
@@ -27,7 +28,13 @@ def run(
     metrics_port: int,
     log_format: str,
 ) -> int:
-    """Run the operator until it is told to stop."""
+    """Run the operator until it is told to stop.
+
+    Raises:
+        InvalidInputError: both ports are one.
+    """
+    if health_port == metrics_port:
+        raise InvalidInputError("--metrics-port", metrics_port, "--health-port is the same: choose another one")
     _configure_logging(log_format)
     settings = Settings(
         trial_image=trial_image,
@@ -38,7 +45,7 @@ def run(
         version=__version__,
         health_port=health_port,
         metrics_port=metrics_port,
-        kubeconfig=os.environ.get("KUBECONFIG"),
+        kubeconfig=os.environ.get("KUBECONFIG") or None,
     )
     return in_cluster(_run(settings))
 

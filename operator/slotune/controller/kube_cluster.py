@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
@@ -48,6 +49,9 @@ _APPLY = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client takes the body as it is; the API server looks at what is before it."""
 _AGAIN = frozenset({408, 410, 429})
 """Took too long; a list's next page has expired; too many requests."""
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OSError, yaml.YAMLError)
+"""What the library ends with on a file that is not as it expects: it checks little of it. Certificates that are none
+are an OSError, text that is not UTF-8 or base64 a ValueError."""
 _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)")
 """One escape of JSON text, or the two that make one character beyond U+FFFF."""
 
@@ -64,16 +68,25 @@ class KubeCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> KubeCluster:
-        """The cluster that the pod runs in; with ``kubeconfig``, or outside of a pod, the one that the file names."""
+        """The cluster that the pod runs in; with ``kubeconfig``, or outside of a pod, the one that the file names.
+
+        Raises:
+            ConfigException: there is no such file, or it is none of Kubernetes.
+        """
         configuration = Configuration()
-        if kubeconfig is None:
+        if not kubeconfig:
             try:
                 config.load_incluster_config(client_configuration=configuration)
                 return cls(ApiClient(configuration))
             except config.ConfigException:
                 pass
-        await config.load_kube_config(kubeconfig, context, client_configuration=configuration)
-        return cls(ApiClient(configuration))
+        try:
+            await config.load_kube_config(kubeconfig or None, context, client_configuration=configuration)
+            return cls(ApiClient(configuration))
+        except _UNREADABLE as error:
+            where = kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise config.ConfigException(f"{where} is no kubeconfig: {said}") from error
 
     async def __aenter__(self) -> Self:
         return self

@@ -35,20 +35,37 @@ class Rendering:
     helm: str
     kubectl: str
 
-    def chart(self, values: Mapping[str, Any] | None = None, *, capabilities: Sequence[str] = ()) -> list[Object]:
+    def chart(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        capabilities: Sequence[str] = (),
+        namespace: str = NAMESPACE,
+    ) -> list[Object]:
         """Objects of the chart, its definitions left out unless ``values`` ask for them.
 
         Raises:
             Refused: the schema or a template does.
         """
+        text = self.chart_text(values, capabilities=capabilities, namespace=namespace)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+    def chart_text(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        capabilities: Sequence[str] = (),
+        namespace: str = NAMESPACE,
+    ) -> str:
+        """The same as helm prints it."""
         given = {"image": {"repository": "registry.invalid/slotune"}, "crds": {"install": False}, **(values or {})}
-        command = [self.helm, "template", "slotune", str(CHECKOUT / "charts" / "slotune"), "--namespace", NAMESPACE]
+        command = [self.helm, "template", "slotune", str(CHECKOUT / "charts" / "slotune"), "--namespace", namespace]
         command += ["--kube-version", _KUBERNETES, "--values", "-"]
         command += [word for name in capabilities for word in ("--api-versions", name)]
         ran = subprocess.run(command, input=yaml.safe_dump(given), capture_output=True, text=True, check=False)
         if ran.returncode != 0:
             raise Refused(ran.stderr)
-        return [document for document in yaml.safe_load_all(ran.stdout) if document]
+        return ran.stdout
 
     def lint(self, values: Mapping[str, Any]) -> str:
         """What helm says about the chart; its warnings are errors.

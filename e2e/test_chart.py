@@ -13,6 +13,7 @@ import yaml
 from e2e.node.places import CHECKOUT
 from e2e.node.programs import find_programs
 from e2e.rendering import NAMESPACE, Object, Refused, Rendering, by_name, comparable, rules_of
+from slotune.api.documents import read_documents
 
 READING = {"get", "list", "watch"}
 
@@ -56,6 +57,11 @@ def test_helm_finds_nothing_to_complain_about(rendering: Rendering) -> None:
         pytest.param({"image": {"repository": "a.b/c", "digest": "sha256:12"}}, "digest", id="half a digest"),
         pytest.param({"image": {"repository": "a.b/c:1.0"}}, "repository", id="a tag in the repository"),
         pytest.param({"maxTrials": 0}, "maxTrials", id="no trials"),
+        pytest.param({"image": None}, "image", id="an object that is taken away"),
+        pytest.param({"metrics": {"serviceMonitor": None}}, "serviceMonitor", id="a part that is taken away"),
+        pytest.param(
+            {"networkPolicy": {"apiServer": {"cidrs": ["300.1.1.1/99"]}}}, "cidrs", id="an address that cannot exist"
+        ),
         pytest.param({"maxTrials": "2"}, "maxTrials", id="a number in quotes"),
         pytest.param({"networkPolicy": {"servers": {"ports": [70000]}}}, "ports", id="a port that cannot exist"),
         pytest.param({"networkPolicy": {"apiServer": {"ports": []}}}, "ports", id="no way to the API server"),
@@ -130,10 +136,23 @@ def test_every_value_of_the_pod_arrives(rendering: Rendering) -> None:
 
 
 def test_a_label_of_the_pod_cannot_hide_it_from_its_deployment(rendering: Rendering) -> None:
-    # The labels that the Deployment selects by are written last, and the last one of a name counts.
     objects = rendering.chart({"podLabels": {"app.kubernetes.io/name": "other"}})
     spec = one(objects, "Deployment")["spec"]
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_no_key_is_written_twice_whatever_labels_and_annotations_are_given(rendering: Rendering) -> None:
+    ours = {"app.kubernetes.io/name": "other", "kubectl.kubernetes.io/default-container": "other"}
+    text = rendering.chart_text(
+        {
+            "podLabels": ours,
+            "podAnnotations": ours,
+            "metrics": {"serviceMonitor": {"enabled": True, "labels": ours}},
+        },
+        capabilities=["monitoring.coreos.com/v1"],
+    )
+    documents, problems = read_documents("chart", text.encode())  # it refuses a key that stands twice
+    assert (len(documents) > 5, problems) == (True, [])
 
 
 # Rights
@@ -181,6 +200,14 @@ def test_only_named_secrets_can_be_read(rendering: Rendering) -> None:
     rules = rules_of(rendering.chart({"permissions": {"secrets": ["prompts", "prometheus"]}}), "ClusterRole")
     [rule] = [rule for rule in rules if "secrets" in rule["resources"]]
     assert (rule["resourceNames"], rule["verbs"]) == (["prompts", "prometheus"], ["get"])
+
+
+def test_two_teams_may_install_releases_of_one_name(rendering: Rendering) -> None:
+    def shared(team: str) -> set[tuple[str, str, str]]:
+        return {key for key in by_name(rendering.chart({"watchNamespaces": [team]}, namespace=team)) if not key[1]}
+
+    assert shared("team-a")
+    assert shared("team-a") & shared("team-b") == set()
 
 
 def test_somebody_else_may_bring_the_roles(rendering: Rendering) -> None:

@@ -3,6 +3,15 @@
 {{- .Values.fullnameOverride | default .Release.Name | trunc 50 | trimSuffix "-" }}
 {{- end }}
 
+{{/* Names of what belongs to no namespace: teams with releases of one name in namespaces of their own share a cluster. */}}
+{{- define "slotune.clusterName" -}}
+{{- if .Values.watchNamespaces }}
+{{- printf "%s-%s" .Release.Namespace (include "slotune.fullname" .) }}
+{{- else }}
+{{- include "slotune.fullname" . }}
+{{- end }}
+{{- end }}
+
 {{- define "slotune.selector" -}}
 app.kubernetes.io/name: slotune
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -15,7 +15,6 @@ from slotune.api.v1alpha1.meta import GROUP, VERSION
 __all__ = [
     "CONFIG_MAP",
     "DEPLOYMENT",
-    "ENDPOINT_SLICE",
     "EVENT",
     "GPU_CLASS",
     "HORIZONTAL_POD_AUTOSCALER",
@@ -64,7 +63,6 @@ class Kind:
 
 CONFIG_MAP: Final = Kind("ConfigMap", "", "v1", "configmaps")
 DEPLOYMENT: Final = Kind("Deployment", "apps", "v1", "deployments")
-ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices")
 EVENT: Final = Kind("Event", "events.k8s.io", "v1", "events")
 HORIZONTAL_POD_AUTOSCALER: Final = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 JOB: Final = Kind("Job", "batch", "v1", "jobs")
@@ -91,7 +89,6 @@ _KNOWN: Final = {
     for kind in (
         CONFIG_MAP,
         DEPLOYMENT,
-        ENDPOINT_SLICE,
         EVENT,
         HORIZONTAL_POD_AUTOSCALER,
         JOB,

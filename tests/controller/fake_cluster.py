@@ -138,6 +138,7 @@ class FakeCluster:
         if live is None and subresource:
             raise NotFoundError(str(request), 404, f'{kind.plural} "{metadata["name"]}" not found')
         self._same_uid(request, live, metadata.get("uid"))
+        self._same_version(request, live, metadata)
         shown = subresource or "spec"
         sent = {name: value for name, value in manifest.items() if (name == "status") == (shown == "status")}
         if subresource:
@@ -274,6 +275,15 @@ class FakeCluster:
     def _same_uid(self, request: Request, live: Object | None, uid: str | None) -> None:
         if live is not None and uid is not None and live["metadata"]["uid"] != uid:
             raise ConflictError(str(request), 409, f"Precondition failed: UID in precondition: {uid}")
+
+    def _same_version(self, request: Request, live: Object | None, metadata: Object) -> None:
+        """As an API server words it for an apply that names what was seen."""
+        if live is None and "uid" in metadata:
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise ConflictError(str(request), 409, f"Operation cannot be fulfilled: {why}")
+        seen = metadata.get("resourceVersion")
+        if live is not None and seen not in {None, live["metadata"]["resourceVersion"]}:
+            raise ConflictError(str(request), 409, "Operation cannot be fulfilled: the object has been modified")
 
     def _check(self, request: Request, manifest: Object, shown: str) -> None:
         if why := self.admission(manifest):

@@ -24,7 +24,11 @@ KEYS = {
     "ownerReferences": "uid",
     "conditions": "type",
 }
-NOT_OWNED = {("apiVersion",), ("kind",), *(("metadata", name) for name in ("name", "namespace", "uid"))}
+NOT_OWNED = {
+    ("apiVersion",),
+    ("kind",),
+    *(("metadata", name) for name in ("name", "namespace", "uid", "resourceVersion")),
+}
 
 
 def copied(value: Any) -> Any:

@@ -13,7 +13,7 @@ from slotune.controller.cluster import Object
 from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, SERVICE
 from slotune.search.trial import Purpose
 from tests.controller.fake_cluster import Request, written
-from tests.controller.manifests import ARGS, NAMESPACE, owned, target, targeting
+from tests.controller.manifests import ARGS, IMAGE, NAMESPACE, owned, target, targeting
 from tests.controller.simulation import Killed, Simulation, assert_good_statuses, drive, world
 
 HOUR = 3600.0
@@ -387,6 +387,50 @@ async def test_an_answer_that_only_changes_the_replicas_keeps_the_flags_of_the_o
     assert deployment(simulation, "web")["spec"]["replicas"] == 2
     assert args_of(simulation, "web") == args
     assert_good_statuses(simulation)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_an_edit_between_the_look_and_the_apply_is_seen_before_anything_is_written(dry_run):
+    """Slotune sends no image, so no owner of a field would tell."""
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    hand_over_args(simulation)
+    edited: list[int] = []
+
+    def edit(request: Request) -> None:
+        if (request.verb, request.kind, request.dry_run) == ("apply", "Deployment", dry_run) and not edited:
+            edited.append(len(simulation.node.measured))
+            template = deployment(simulation, "web")["spec"]["template"]
+            container = {**template["spec"]["containers"][0], "image": f"{IMAGE}-next"}
+            patch = {"template": {"spec": {"containers": [container]}}}
+            simulation.cluster.change(DEPLOYMENT, NAMESPACE, "web", spec=patch)
+
+    simulation.cluster.before = edit
+    await until(simulation, "Stalled", "True", "ChangedByOther")
+    await simulation.run(most_s=HOUR)
+    found = deployment(simulation, "web")["spec"]["template"]
+    assert found["spec"]["containers"][0]["image"] == f"{IMAGE}-next"
+    assert found["spec"]["containers"][0]["args"] == ARGS
+    assert "slotune.dev/candidate" not in str(found)
+    assert simulation.says("Stalled") == ("True", "ChangedByOther")
+    assert_good_statuses(simulation)
+
+
+async def test_another_deployment_of_the_same_name_gets_no_apply_that_was_meant_for_the_one_before():
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    hand_over_args(simulation)
+    made: list[Object] = []
+
+    def replace_it(request: Request) -> None:
+        if (request.verb, request.kind, request.dry_run) == ("apply", "Deployment", False) and not made:
+            simulation.cluster.remove(DEPLOYMENT, NAMESPACE, "web")
+            made.append(simulation.cluster.put(target(template__spec__containers__0__args=[*ARGS, "--verbose"])))
+            hand_over_args(simulation)
+
+    simulation.cluster.before = replace_it
+    await simulation.run(lambda: bool(made), most_s=2 * HOUR)
+    await simulation.run(most_s=60)
+    assert args_of(simulation, "web") == [*ARGS, "--verbose"]
+    assert "slotune.dev/candidate" not in str(deployment(simulation, "web"))
 
 
 async def test_a_way_back_that_somebody_else_bars_is_said_and_not_tried_for_ever():

@@ -295,12 +295,17 @@ class Observer:
     async def _dry_run(
         self, observed: Observed, understood: Understood | None, step: Apply | RollBack
     ) -> Conflict | None:
-        """Who owns a field that the apply would take; None when nobody does."""
+        """Who owns a field that the apply would take; None when nobody does.
+
+        Raises ConflictError when the target has changed since it was seen: another look is needed.
+        """
         try:
             manifest = rollout_manifest(observed, understood, step)
             await self._cluster.apply(manifest, ROLLOUT_MANAGER, force=False, dry_run=True)
         except ConflictError as error:
-            return conflict_of(error)
+            if (conflict := conflict_of(error)) is None:
+                raise
+            return conflict
         except LastGoodLostError:  # the plan says so
             return None
         return None

@@ -24,6 +24,7 @@ from slotune.controller.cluster import (
     SchemaTooOldError,
     UnavailableError,
 )
+from slotune.controller.conflicts import conflict_of
 from slotune.controller.draft import RESYNC_S, Draft, Plan
 from slotune.controller.events import event_object
 from slotune.controller.heartbeat import Heartbeat
@@ -212,7 +213,7 @@ def _told(error: Exception) -> tuple[Reason, str]:
         return Reason.FORBIDDEN, f"slotune's role does not allow {error.what}: {error.message}. {cure}"
     if isinstance(error, UnavailableError):
         return Reason.UNAVAILABLE, f"{error.what} fails again and again: {error.message}. It is tried again."
-    if isinstance(error, ConflictError):
+    if isinstance(error, ConflictError) and conflict_of(error) is not None:
         cure = "Let it give the field up, or set rollout.mode to Recommend."
         return Reason.FIELD_OWNED_BY_OTHER, f"{error.what} meets what others own: {error.message}. {cure}"
     if isinstance(error, ClusterError):

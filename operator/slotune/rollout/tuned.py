@@ -2,6 +2,11 @@
 
 All that slotune set there before is sent each time, with what changes now; see :mod:`slotune.rollout.applied_fields`.
 The rest of the template is never sent: slotune would own it too, and a field that its user takes out would stay.
+
+So a candidate lands in whatever else the template says by then. Who owns a field tells of a change of the same field,
+and of no other: with a new image in between, something runs that nobody measured, and is taken for the candidate. An
+apply of a candidate is therefore for the version that was seen. The way back needs no more than the same object: what
+it makes is compared with what was recorded, and while production is ill it should not wait for a quiet moment.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ def tuned_deployment(target: JSON, change: Change, candidate_hash: str, replicas
     template = change.template_patch()
     metadata = template.setdefault("metadata", {})
     metadata["annotations"] = {**metadata.get("annotations", {}), CANDIDATE_ANNOTATION: candidate_hash}
-    return _manifest(target, owned_part(target, ROLLOUT_MANAGER), template, replicas)
+    manifest = _manifest(target, owned_part(target, ROLLOUT_MANAGER), template, replicas)
+    manifest["metadata"]["resourceVersion"] = target["metadata"]["resourceVersion"]
+    return manifest
 
 
 def untuned_deployment(target: JSON, template: JSON, replicas: int | None) -> dict[str, Any]:
@@ -54,6 +61,7 @@ def _manifest(target: JSON, owned: JSON, template: JSON, replicas: int | None) -
             **(owned.get("metadata") or {}),
             "name": metadata["name"],
             "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
         },
         "spec": spec,
     }

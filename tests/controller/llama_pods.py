@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.mock_server import (
@@ -32,6 +33,8 @@ class LlamaPod:
     """One llama-server and how it behaves."""
 
     busy: int = 0
+    prefix: str = ""
+    """Of every path that it knows."""
     slots: int = 4
     slots_answer: Script | None = None
     """In place of the slots."""
@@ -42,7 +45,9 @@ class LlamaPod:
     prompts: list[Received] = field(default_factory=list)
 
     def respond(self, received: Received) -> Script:
-        if received.method == "POST":
+        known = received.path.startswith(f"{self.prefix}/")
+        received = replace(received, path=received.path.removeprefix(self.prefix) if known else "/unknown")
+        if received.method == "POST" and known:
             self.prompts.append(received)
             return self.answers(received)
         if self.facts_status != "200 OK" and received.path != "/slots":
@@ -73,21 +78,22 @@ def generation(tokens: int, *, first_s: float = 0.01, gap_s: float = 0.001) -> S
 @dataclass
 class _LoopbackServer(MockServer):
     host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
 
     async def listen(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self), self.host, self.port, reuse_address=True
+            lambda: _Connection(self), self.host, self.port, reuse_address=True, ssl=self.tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
 
 @asynccontextmanager
-async def serving(pods: Sequence[LlamaPod]) -> AsyncIterator[int]:
-    """Their common port: pod ``i`` listens on 127.0.1.``i + 1``."""
+async def serving(pods: Sequence[LlamaPod], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Their common port: pod ``i`` listens on 127.0.1.``i + 1``, with ``tls`` for TLS only."""
     async with AsyncExitStack() as stack:
         port = 0
         for number, pod in enumerate(pods):
-            server = _LoopbackServer(pod.respond, port=port, host=address(number))
+            server = _LoopbackServer(pod.respond, port=port, host=address(number), tls=tls)
             await stack.enter_async_context(server)
             port = server.port
         yield port

@@ -15,6 +15,7 @@ from bench.mock_server import STALL, Received, Script, document, http_head
 from slotune.api.v1alpha1 import GPUClass, LlamaDeployment
 from slotune.controller import pod_http, rollout_readings, verification_look
 from slotune.controller.cluster import RefusedError, UnavailableError
+from slotune.controller.listening import Listening
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
 from slotune.controller.store import Store
 from slotune.load.demand import Demand, Prompt, SyntheticPrompts
@@ -60,13 +61,18 @@ def reader_of(cluster: FakeCluster, nodes: Sequence[dict[str, Any]] = ()) -> Rol
     return RolloutReader(cluster, store, lambda: SEEN_AT)
 
 
-async def slots(cluster: FakeCluster, port: int, deployment: dict[str, Any] = SERVING) -> Slots:
-    return await reader_of(cluster).slots(deployment, port, NOW)
+def listening(at: int | Listening) -> Listening:
+    """A port says enough of a server that is as it is by itself."""
+    return at if isinstance(at, Listening) else Listening(at)
+
+
+async def slots(cluster: FakeCluster, at: int | Listening, deployment: dict[str, Any] = SERVING) -> Slots:
+    return await reader_of(cluster).slots(deployment, listening(at), NOW)
 
 
 async def look(
     cluster: FakeCluster,
-    port: int,
+    at: int | Listening,
     *,
     serving: dict[str, Any] = SERVING,
     demand: Demand = TEXTS,
@@ -79,7 +85,7 @@ async def look(
     observe = {} if prometheus is None else {"observe": {"prometheus": {"url": "http://127.0.0.1:9090"}}}
     watched = owner(rollout={"verify": verify}, **observe)
     return await reader_of(cluster).look(
-        watched, serving, port, demand, promise, number=number, prometheus=prometheus, now=NOW
+        watched, serving, listening(at), demand, promise, number=number, prometheus=prometheus, now=NOW
     )
 
 
@@ -363,7 +369,7 @@ async def test_no_two_looks_send_the_same_prompts() -> None:
     async with serving([server]) as port:
         for minute in range(2):
             now = NOW + timedelta(minutes=minute)
-            await reader.look(watched, SERVING, port, TOKENS, PROMISE, number=0, prometheus=None, now=now)
+            await reader.look(watched, SERVING, Listening(port), TOKENS, PROMISE, number=0, prometheus=None, now=now)
     bodies = [received.body for received in server.prompts]
     assert len(set(bodies)) == len(bodies) == 4
 
@@ -485,7 +491,14 @@ async def test_one_miss_is_a_miss_and_silence_speaks_for_nobody(probes: str, pro
     asked = {"prometheus": {"url": "http://127.0.0.1:9090", "ttftQuery": "ttft"}}
     async with serving([servers[probes]]) as port:
         seen = await reader_of(cluster_of(pod_object(0))).look(
-            owner(observe=asked), SERVING, port, TEXTS, PROMISE, number=0, prometheus=Says(prometheus), now=NOW
+            owner(observe=asked),
+            SERVING,
+            Listening(port),
+            TEXTS,
+            PROMISE,
+            number=0,
+            prometheus=Says(prometheus),
+            now=NOW,
         )
     assert seen.outcome == want
 

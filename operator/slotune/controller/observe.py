@@ -25,6 +25,7 @@ from slotune.controller.kinds import (
     SERVICE,
     Kind,
 )
+from slotune.controller.listening import Listening, listening_of
 from slotune.controller.observed import Observed
 from slotune.controller.references import References, gather_references, parse
 from slotune.controller.release import restore_production
@@ -35,7 +36,6 @@ from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, st
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
-from slotune.controller.trial_pods import DEFAULT_PORT
 from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
 from slotune.controller.world import Trials, gather_trials, read_trial, running_trials
 from slotune.llama.log_lines import LogFacts
@@ -193,7 +193,7 @@ class Observer:
             return observed
         if not needs_slots(step):
             return observed
-        return replace(observed, slots=await self._reader.slots(observed.serving, _port(understood), observed.now))
+        return replace(observed, slots=await self._reader.slots(observed.serving, _listening(observed), observed.now))
 
     def _with_retuning(self, observed: Observed, understood: Understood) -> Observed:
         """Whether an answer that is there is looked for again."""
@@ -228,12 +228,12 @@ class Observer:
         capacity = Capacity(None) if understood is None else await self._capacity(references, understood, observed.now)
         slots = None
         if memory.rollout is not None and memory.rollout.stage in _MAY_CUT_ANSWERS:
-            slots = await self._reader.slots(serving, _port(understood), observed.now)
+            slots = await self._reader.slots(serving, _listening(observed), observed.now)
         observed = replace(observed, readings=Readings(settle=_settle(observed), capacity=capacity, slots=slots))
         observed = replace(observed, recorded=await self._recorded(references, memory))
         step = _step(observed, understood)
         if isinstance(step, Drain) and slots is None:
-            slots = await self._reader.slots(serving, _port(understood), observed.now)
+            slots = await self._reader.slots(serving, _listening(observed), observed.now)
             observed = replace(observed, readings=replace(observed.readings, slots=slots))
             step = _step(observed, understood)
         match step:
@@ -276,7 +276,7 @@ class Observer:
         return await self._reader.look(
             deployment,
             observed.serving,
-            _port(understood),
+            _listening(observed),
             None if understood is None else understood.space.demand,
             None if understood is None else understood.space.promise,
             number=number,
@@ -368,5 +368,5 @@ def _settle(observed: Observed) -> timedelta:
     return timedelta(seconds=queries_for(deployment.spec.observe.prometheus, pods).settle_s)
 
 
-def _port(understood: Understood | None) -> int:
-    return DEFAULT_PORT if understood is None else understood.written.port or DEFAULT_PORT
+def _listening(observed: Observed) -> Listening:
+    return listening_of(observed.references.manifests)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import httpx
 
+from slotune.controller.listening import Listening
 from slotune.controller.serving_pods import ServingPod
 from slotune.llama.server_http import (
     LlamaServer,
@@ -22,12 +23,15 @@ from slotune.llama.server_http import (
     ServerUnreachableError,
 )
 
-__all__ = ["ANSWER_S", "NotAskedError", "ask_server"]
+__all__ = ["ANSWER_S", "NotAskedError", "any_certificate", "ask_server"]
 
 T = TypeVar("T")
 
 ANSWER_S: Final = 5.0
 """For one question, from the connection to the last byte."""
+_SILENCE: Final = 0.9
+"""Share of that time after which a silent server is given up. Then the connection is closed in order; a TLS handshake
+that is cut off from outside leaves its socket open."""
 LARGEST_ANSWER: Final = 16 << 20
 """Bytes. Old builds repeat the prompt of each slot."""
 
@@ -48,13 +52,13 @@ class NotAskedError(Exception):
 
 
 async def ask_server(
-    pod: ServingPod, port: int, question: Callable[[LlamaServer], Awaitable[T]], *, path: str, cure: str
+    pod: ServingPod, listening: Listening, question: Callable[[LlamaServer], Awaitable[T]], *, path: str, cure: str
 ) -> T:
     """What ``question`` gives, or :class:`NotAskedError`.
 
     Args:
         pod: whose server is asked.
-        port: where it listens.
+        listening: how it is reached there.
         question: one or two calls.
         path: what they ask for, in words.
         cure: what to do where the server does not offer that.
@@ -65,7 +69,7 @@ async def ask_server(
     try:
         async with (
             asyncio.timeout(ANSWER_S),
-            LlamaServer(pod.url(port), timeout_s=ANSWER_S, transport=transport) as server,
+            LlamaServer(pod.url(listening), timeout_s=_SILENCE * ANSWER_S, transport=transport) as server,
         ):
             return await question(server)
     except (TimeoutError, ServerBusyError) as error:
@@ -73,29 +77,43 @@ async def ask_server(
     except ServerLoadingError as error:
         raise NotAskedError(pod.name, "still loads its model", serves_nobody=True) from error
     except ServerUnreachableError as error:
+        how = "with TLS, as its flags say" if listening.is_encrypted else "without TLS"
         cure = (
-            f"does llama-server listen on 0.0.0.0:{port} without TLS, and do NetworkPolicies let slotune in "
+            f"does llama-server listen on 0.0.0.0:{listening.port} {how}, and do NetworkPolicies let slotune in "
             "(the chart's own one has networkPolicy.servers.ports)?"
         )
         raise NotAskedError(pod.name, f"can't be reached: {cure}", serves_nobody=True) from error
     except ServerError as error:
-        raise NotAskedError(pod.name, _refused(transport.status, path, cure)) from error
+        raise NotAskedError(pod.name, _refused(transport.status, listening.prefix + path, cure)) from error
+
+
+def any_certificate() -> ssl.SSLContext:
+    """TLS with whoever has the pod's address.
+
+    A certificate is made out for the name that users call, never for the address of a pod, and the authority behind it
+    is in the user's own files. So nothing could be checked. Nothing is lost either: what slotune asks has no key or
+    password in it, and a server without TLS is asked the same in plain text. That the address is the pod's is the API
+    server's word.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no certificates of the system, which takes its time
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _refused(status: int | None, path: str, cure: str) -> str:
     if status in {401, 403}:
         return _NO_KEY
     if status in {404, 501}:
-        return f"has no {path}: {cure} and without --api-prefix"
+        return f"has no {path}: {cure}"
     return f"answers {path} as no llama-server does (HTTP {status}): is that its port?"
 
 
 class _BoundedTransport(httpx.AsyncBaseTransport):
-    """Plain HTTP to a pod: remembers the last status and reads no endless answer."""
+    """HTTP to a pod: remembers the last status and reads no endless answer."""
 
     def __init__(self) -> None:
-        # An empty context, since reading the certificates of the system takes longer than the question.
-        self._inner = httpx.AsyncHTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust_env=False)
+        self._inner = httpx.AsyncHTTPTransport(verify=any_certificate(), trust_env=False)
         self.status: int | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

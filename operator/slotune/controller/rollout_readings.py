@@ -19,6 +19,7 @@ from slotune.api.v1alpha1.meta import KeyReference
 from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError, Object, UnavailableError
 from slotune.controller.free_gpus import room_for
 from slotune.controller.kinds import NODE, POD, SECRET
+from slotune.controller.listening import Listening
 from slotune.controller.pod_http import NotAskedError, ask_server
 from slotune.controller.serving_pods import ServingPod, labels_to_ask, newest_pods, pods_of
 from slotune.controller.store import Store
@@ -76,7 +77,7 @@ class RolloutReader:
             return Capacity(None, released)
         return Capacity(room_for(gpu_class, nodes, pods, template), released)
 
-    async def slots(self, serving: Object, port: int, now: datetime) -> Slots:
+    async def slots(self, serving: Object, listening: Listening, now: datetime) -> Slots:
         """Requests at work on every pod of the Deployment, whether it is ready or not; 0 where no container runs."""
         try:
             pods = await self._pods(serving)
@@ -89,7 +90,7 @@ class RolloutReader:
         async def busy_in(pod: ServingPod) -> int | NotAskedError:
             async with at_once:
                 try:
-                    return await ask_server(pod, port, _busy_slots, path="/slots", cure="start it with --slots")
+                    return await ask_server(pod, listening, _busy_slots, path="/slots", cure="start it with --slots")
                 except NotAskedError as error:
                     return error
 
@@ -104,7 +105,7 @@ class RolloutReader:
         self,
         deployment: LlamaDeployment,
         serving: Object,
-        port: int,
+        listening: Listening,
         demand: Demand | None,
         promise: Promise | None,
         *,
@@ -117,7 +118,7 @@ class RolloutReader:
         Args:
             deployment: whose ``rollout.verify`` and ``observe.prometheus`` say what is asked.
             serving: the Deployment.
-            port: where its servers listen.
+            listening: how its servers are reached.
             demand: what trials of it send; None when it is not known now, and no probe is sent.
             promise: by which a probe is judged; None as for ``demand``.
             number: of this look in its window; 0 is the first.
@@ -136,7 +137,7 @@ class RolloutReader:
                 ready = [pod for pod in newest if pod.is_ready]
                 seed = int(now.timestamp() * 1000)
                 first = number * count
-                asked.append(probe_pods(ready, port, demand, promise, count=count, first=first, seed=seed))
+                asked.append(probe_pods(ready, listening, demand, promise, count=count, first=first, seed=seed))
         if prometheus is not None and deployment.spec.observe.prometheus is not None:
             template_hash = newest[0].template_hash if newest else None
             pods = Pods(serving["metadata"]["namespace"], serving["metadata"]["name"], template_hash)

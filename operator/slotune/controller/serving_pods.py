@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from slotune.controller.listening import Listening
 from slotune.rollout.facts import CANDIDATE_ANNOTATION
 
 __all__ = ["TEMPLATE_HASH", "ServingPod", "labels_to_ask", "newest_pods", "pods_of"]
@@ -53,11 +54,10 @@ class ServingPod:
             created_at=str(metadata.get("creationTimestamp") or ""),
         )
 
-    def url(self, port: int) -> str:
+    def url(self, listening: Listening) -> str:
         """Where its server answers. The pod must have an address."""
         assert self.address is not None
-        host = f"[{self.address}]" if ipaddress.ip_address(self.address).version == 6 else self.address
-        return f"http://{host}:{port}"
+        return listening.url(f"[{self.address}]" if ipaddress.ip_address(self.address).version == 6 else self.address)
 
 
 def labels_to_ask(deployment: JSON) -> str:

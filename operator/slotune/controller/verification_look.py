@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from slotune.api.v1alpha1 import SLO, Verify
-from slotune.controller.pod_http import NotAskedError, ask_server
+from slotune.controller.listening import Listening
+from slotune.controller.pod_http import NotAskedError, any_certificate, ask_server
 from slotune.controller.serving_pods import ServingPod
 from slotune.llama.server_http import LlamaServer
 from slotune.load.bodies import Bodies
@@ -97,13 +98,20 @@ def from_prometheus(look: Look, slo: SLO) -> Seen:
 
 
 async def probe_pods(
-    pods: Sequence[ServingPod], port: int, demand: Demand, promise: Promise, *, count: int, first: int, seed: int
+    pods: Sequence[ServingPod],
+    listening: Listening,
+    demand: Demand,
+    promise: Promise,
+    *,
+    count: int,
+    first: int,
+    seed: int,
 ) -> Seen:
     """Send ``count`` probes to ``pods`` in turn and judge them. Nothing is raised.
 
     Args:
         pods: those that get requests.
-        port: where their servers listen.
+        listening: how their servers are reached.
         demand: what users ask, as trials send it.
         promise: what is owed.
         count: probes, 1 or more.
@@ -113,7 +121,7 @@ async def probe_pods(
     if not pods:
         return Seen("Inconclusive", "no probe was sent: no new pod takes requests")
     turns = [pods[(first + turn) % len(pods)] for turn in range(count)]
-    doors, closed = await _doors(dict.fromkeys(turns), port, demand)
+    doors, closed = await _doors(dict.fromkeys(turns), listening, demand)
     try:
         trace = await asyncio.to_thread(build_trace, demand, rate=1.0, seed=seed, requests=count)
         bodies = {
@@ -168,7 +176,7 @@ class _Lag:
 
 
 async def _doors(
-    pods: dict[ServingPod, None], port: int, demand: Demand
+    pods: dict[ServingPod, None], listening: Listening, demand: Demand
 ) -> tuple[dict[ServingPod, _Door], dict[ServingPod, NotAskedError]]:
     """What has to be known of each server before it is probed, or why it is not."""
 
@@ -176,9 +184,10 @@ async def _doors(
         async def facts(server: LlamaServer) -> _Door:
             alias = (await server.props()).model_alias
             vocabulary = None if demand.synthetic is None else (await server.model()).vocabulary
-            return _Door(Target(pod.url(port), alias), vocabulary)
+            # With /v1, which a target takes away: what is before it stays, and may itself end like that.
+            return _Door(Target(f"{pod.url(listening)}/v1", alias, tls=any_certificate()), vocabulary)
 
-        return await ask_server(pod, port, facts, path="/props", cure="is this a llama-server?")
+        return await ask_server(pod, listening, facts, path="/props", cure="is this a llama-server?")
 
     found = await asyncio.gather(*(knock(pod) for pod in pods), return_exceptions=True)
     doors: dict[ServingPod, _Door] = {}

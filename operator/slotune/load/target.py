@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import ssl
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -21,6 +22,8 @@ class Target:
     model: str = ""
     """Alias sent with chat requests; empty leaves it out."""
     api_key: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """How the server behind ``https`` is checked; None: as the system does it, by name and authority."""
 
     def url(self, path: str) -> str:
         """Return the address of ``path``; a base that ends in ``/`` or ``/v1`` is understood."""
@@ -69,7 +72,9 @@ def open_session(target: Target) -> aiohttp.ClientSession:
     if target.api_key:
         headers["Authorization"] = f"Bearer {target.api_key}"
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=None),
+        connector=aiohttp.TCPConnector(
+            limit=0, force_close=True, ttl_dns_cache=None, ssl=True if target.tls is None else target.tls
+        ),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,

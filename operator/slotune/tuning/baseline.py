@@ -265,7 +265,9 @@ def _reach_notes(settings: Sequence[Setting], host: str) -> tuple[str, ...]:
     if not flags:
         return ()
     without = f"{', '.join(flags)}: measured without it, at a port of the trial's own; production keeps it"
-    return (f"{without}, and slotune asks no server there that is not plain HTTP without key and prefix",)
+    if host.endswith(SOCKET) or any(setting.flag.name == "--api-key-file" for setting in settings):
+        without += ", and slotune asks no server there that wants a key or listens on a socket"
+    return (without,)
 
 
 def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource) -> ModelVariant:

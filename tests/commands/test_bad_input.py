@@ -11,6 +11,9 @@ from slotune.cli import main
 from tests.commands.manifests import manifest
 
 ARGS = "template__spec__containers__0__args"
+IMAGE = "template__spec__containers__0__image"
+OF_B11434 = "ghcr.io/ggml-org/llama.cpp:server-b11434"
+OLD_FLAG = ["-m", "/models/f16.gguf", "--no-mmap"]
 
 
 def tune(tmp_path: Path, file: Path) -> int:
@@ -79,7 +82,8 @@ CASES = {
         ["spec.search.space.contextSizePerSlot", "256", "504"],
     ),
     "an unknown flag": ({ARGS: ["-m", "/models/f16.gguf", "--paralell", "4"]}, None, ["--paralell", "--parallel"]),
-    "a removed flag": ({ARGS: ["-m", "/models/f16.gguf", "--no-mmap"]}, None, ["--no-mmap", "removed", "-lm none"]),
+    "a removed flag": ({IMAGE: OF_B11434, ARGS: OLD_FLAG}, None, ["--no-mmap", "removed", "-lm none"]),
+    "a flag of early builds in an image that does not say its own": ({ARGS: OLD_FLAG}, None, ["--engine", "--no-mmap"]),
     "a model that is none of the variants": (
         {ARGS: ["-m", "/models/x.gguf"]},
         None,

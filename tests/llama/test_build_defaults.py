@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from slotune.llama.build_arguments import unsupported
 from slotune.llama.build_defaults import BUILD_11549, TURNS, defaults_of
+from slotune.llama.build_evidence import defaults_for
 from slotune.llama.build_number import build_of_image, build_of_text
 from slotune.llama.candidate import Candidate
 from slotune.llama.flags import from_args, to_args
@@ -126,7 +128,35 @@ def test_a_default_that_is_not_certain_is_said_where_it_matters() -> None:
 def test_builds_beyond_what_is_known_are_said() -> None:
     assert any("up to b11549" in note for note in baseline("", 20000).notes)
     assert any("from b5129 on" in note for note in baseline("", 4000).notes)
-    assert defaults_of(None) is BUILD_11549
+
+
+def test_an_unknown_build_is_taken_for_the_newest_and_said() -> None:
+    assert replace(defaults_of(None), build=11549, notes=()) == BUILD_11549
+    (told,) = [note for note in baseline("-np 2 -c 4096", None).notes if "build" in note]
+    assert told == (
+        "Nothing says which build of llama.cpp the image is of, so defaults and rules of b11549 are assumed: an image "
+        "whose tag has the build, such as server-b11549, leaves nothing to assume."
+    )
+    assert baseline("-np 2 -c 4096 -ngl all", 11434).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "build", "want"),
+    [
+        ("-np 2", None, None),
+        ("-fa -np 2", None, 6301),
+        ("--no-mmap", None, 10114),
+        ("--no-mmap -fa", None, 6301),
+        ("--clear-idle", None, 8853),
+        ("-fa -cram 0", None, None),
+        ("-fa", 6310, 6310),
+    ],
+)
+def test_the_flags_of_a_server_that_runs_say_how_new_it_can_be(args: str, build: int | None, want: int | None) -> None:
+    defaults = defaults_for(args.split(), {}, build)
+
+    assert defaults.build == want
+    assert (build is None) == any("Nothing says which build" in note for note in defaults.notes)
 
 
 def test_turns_are_in_order() -> None:

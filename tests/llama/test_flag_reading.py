@@ -98,7 +98,7 @@ def test_variables_of_a_removed_flag_are_refused_or_said_to_have_no_effect() -> 
     (problem,) = problems("", {"LLAMA_ARG_DRAFT_MAX": "3", "LLAMA_ARG_MLOCK": "1"})
 
     assert problem == "LLAMA_ARG_DRAFT_MAX: llama-server removed it; use LLAMA_ARG_SPEC_DRAFT_N_MAX"
-    assert read([], {"LLAMA_ARG_MLOCK": "1", "LLAMA_ARG_NOPE": "1"}).notes == (
+    assert read([], {"LLAMA_ARG_MLOCK": "1", "LLAMA_ARG_NOPE": "1"}, 11434).notes == (
         "LLAMA_ARG_MLOCK has no effect any more; LLAMA_ARG_LOAD_MODE=mlock has.",
         "LLAMA_ARG_NOPE is no variable of llama-server and has no effect.",
     )
@@ -265,6 +265,98 @@ def test_variables_go_by_the_build_too() -> None:
 
     assert [setting.words for setting in reading.settings] == [("--draft-max", "4"), ("--no-mmap",)]
     assert reading.notes == ("LLAMA_ARG_FIT has no effect in b6869, which the image is of.",)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("LLAMA_ARG_MODEL_DRAFT", ("--model-draft", "7")),
+        ("LLAMA_ARG_HFD_REPO", ("--hf-repo-draft", "7")),
+        ("LLAMA_ARG_DRAFT_P_MIN", ("--draft-p-min", "7")),
+        ("LLAMA_ARG_DRAFT_P_SPLIT", ("--draft-p-split", "7")),
+        ("LLAMA_ARG_CACHE_TYPE_K_DRAFT", ("--cache-type-k-draft", "7")),
+        ("LLAMA_ARG_CACHE_TYPE_V_DRAFT", ("--cache-type-v-draft", "7")),
+        ("LLAMA_ARG_N_CPU_MOE_DRAFT", ("--n-cpu-moe-draft", "7")),
+        ("LLAMA_ARG_CTX_SIZE_DRAFT", ("--ctx-size-draft", "7")),
+        ("LLAMA_ARG_DRAFT_MIN", ("--draft-min", "7")),
+    ],
+)
+def test_a_variable_of_an_early_build_is_a_flag_there_and_said_to_be_none_in_a_late_one(
+    name: str, words: tuple[str, ...]
+) -> None:
+    assert [setting.words for setting in read([], {name: "7"}, 8000).settings] == [words]
+    assert read([], {name: "7"}, 8000).notes == ()
+
+    late = read([], {name: "7"}, 11434)
+    assert late.settings == ()
+    assert any(name in told for told in (*late.notes, *(problem.flag for problem in late.problems)))
+
+    unknown = read([], {name: "7"})
+    assert (unknown.settings, unknown.problems) == ((), ())
+    assert unknown.notes[0].startswith(f"{name} stays as it is, in trials too")
+
+
+@pytest.mark.parametrize("build", [None, 8000, 12000])
+def test_a_variable_that_nobody_knows_is_kept_where_the_build_may_know_it(build: int | None) -> None:
+    (note,) = read([], {"LLAMA_ARG_NEWER": "1"}, build).notes
+
+    assert (
+        note == "LLAMA_ARG_NEWER is no variable that slotune knows: it stays as it is, in trials too, and is not tuned."
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "build", "states"),
+    [
+        pytest.param({"LLAMA_ARG_NO_MMAP": "true"}, 6000, [("--no-mmap",)], id="a negative one"),
+        pytest.param({"LLAMA_ARG_NO_MMAP": "on"}, 6000, [], id="a negative one with another word"),
+        pytest.param({"LLAMA_ARG_NO_CACHE_PROMPT": "0"}, 6000, [], id="a negation with another word"),
+        pytest.param({"LLAMA_ARG_NO_CACHE_PROMPT": "0"}, 7403, [("--no-cache-prompt",)], id="a negation since"),
+        pytest.param({"LLAMA_ARG_MLOCK": "enabled"}, 6000, [], id="a removed switch with another word"),
+        pytest.param({"LLAMA_ARG_CONT_BATCHING": "false"}, 6000, [], id="off is nothing"),
+        pytest.param({"LLAMA_ARG_CONT_BATCHING": "false"}, 7403, [("--no-cont-batching",)], id="off since"),
+        pytest.param({"LLAMA_ARG_KV_UNIFIED": "on"}, 6000, [], id="on is nothing"),
+        pytest.param({"LLAMA_ARG_KV_UNIFIED": "1"}, 6000, [("--kv-unified",)], id="one"),
+        pytest.param({"LLAMA_ARG_FLASH_ATTN": "on"}, 6000, [], id="flash attention, a word"),
+        pytest.param({"LLAMA_ARG_FLASH_ATTN": "1"}, 6000, [("--flash-attn",)], id="flash attention"),
+        pytest.param({"LLAMA_ARG_FLASH_ATTN": "on"}, 6500, [("--flash-attn", "on")], id="flash attention since"),
+    ],
+)
+def test_the_variable_of_a_switch_means_what_the_build_takes_it_for(
+    env: dict[str, str], build: int, states: list[tuple[str, ...]]
+) -> None:
+    reading = read([], env, build)
+
+    assert [setting.words for setting in reading.settings] == states
+    assert states or reading.notes == (f"{next(iter(env))} has no effect in b{build}: only 1 and true have one there.",)
+
+
+@pytest.mark.parametrize("build", [None, 7200])
+def test_a_switch_whose_rule_is_not_certain_is_read_as_today_and_said(build: int | None) -> None:
+    reading = read(
+        [], {"LLAMA_ARG_CONT_BATCHING": "off", "LLAMA_ARG_NO_JINJA": "0", "LLAMA_ARG_KV_UNIFIED": "1"}, build
+    )
+
+    assert sorted(setting.words for setting in reading.settings) == [
+        ("--kv-unified",), ("--no-cont-batching",), ("--no-jinja",),
+    ]  # fmt: skip
+    assert [note.split(" is taken")[0] for note in reading.notes] == ["LLAMA_ARG_CONT_BATCHING", "LLAMA_ARG_NO_JINJA"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("-fa -np 2", "-fa without a value is on in builds before b6327"),
+        ("--no-mmap", "from b10875 on llama.cpp refuses it: use -lm none there"),
+        ("--draft-max 8", "use --spec-draft-n-max there"),
+        ("--no-clear-idle", "use --no-cache-idle-slots there"),
+    ],
+)
+def test_an_unknown_build_takes_the_forms_of_any_and_a_note_says_what_others_do(args: str, words: str) -> None:
+    reading = read(args.split(), {})
+
+    assert reading.problems == ()
+    assert any(words in note for note in reading.notes), reading.notes
 
 
 @given(st.lists(st.text(alphabet=string.printable, max_size=20) | st.sampled_from(sorted(BY_NAME)), max_size=12))

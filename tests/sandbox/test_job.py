@@ -365,6 +365,13 @@ def test_the_environment_has_no_flag_no_key_and_no_secret_that_is_not_named():
     assert names == ["GGML_SCHED", "S_EXTRA", "CUDA_VISIBLE_DEVICES", "LICENCE"]
 
 
+def test_a_key_of_the_server_is_never_given_and_a_variable_that_nobody_knows_always():
+    """With a key the load client could not get in; the image's build may know the variable."""
+    entries = [{"name": name, "value": "1"} for name in ("LLAMA_API_KEY", "LLAMA_ARG_NEWER", "LLAMA_ARG_NO_JINJA")]
+    kept = server_environment({"env": entries}, ("LLAMA_API_KEY", "LLAMA_ARG_NO_JINJA"))
+    assert [entry["name"] for entry in kept] == ["LLAMA_ARG_NEWER"]
+
+
 def test_a_key_of_a_whole_secret_is_given_when_it_is_named():
     llama = UNTIDY["spec"]["containers"][1]
     (entry, _) = server_environment(llama, ("S_EXTRA",))

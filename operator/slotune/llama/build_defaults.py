@@ -25,7 +25,7 @@ class BuildDefaults:
     """Defaults of one build."""
 
     build: int | None = None
-    """None: not known, and then the newest known is taken."""
+    """None: not known. The defaults are those of the newest known then, and a note says so."""
     host: str = "127.0.0.1"
     port: int = 8080
     """Announced to become 9931 (ggml-org/llama.cpp#26508)."""
@@ -57,7 +57,7 @@ class BuildDefaults:
     """What is assumed about the build as a whole."""
 
 
-BUILD_11549: Final = BuildDefaults()
+BUILD_11549: Final = BuildDefaults(NEWEST_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,16 @@ TURNS: Final = (
 """Newest first: an earlier state of an earlier turn overrules that of a later one."""
 
 
+_UNKNOWN: Final = (
+    f"Nothing says which build of llama.cpp the image is of, so defaults and rules of b{NEWEST_KNOWN} are assumed: an "
+    f"image whose tag has the build, such as server-b{NEWEST_KNOWN}, leaves nothing to assume."
+)
+
+
 def defaults_of(build: int | None) -> BuildDefaults:
-    """Defaults of a build by its number; None: the newest known."""
+    """Defaults of a build by its number; None: those of the newest known, as a note says."""
     if build is None:
-        return BUILD_11549
+        return replace(BUILD_11549, build=None, notes=(_UNKNOWN,))
     values: dict[str, Any] = {}
     unsure: dict[str, str] = {}
     for turn in TURNS:

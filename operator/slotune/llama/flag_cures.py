@@ -10,7 +10,7 @@ import difflib
 import re
 from typing import Final
 
-from slotune.llama.flag_history import FORMER, REMOVED_FLAGS
+from slotune.llama.flag_history import FORMER, FORMER_VARIABLES, REMOVED_FLAGS
 from slotune.llama.flag_table import BY_NAME
 
 __all__ = [
@@ -41,7 +41,7 @@ REMOVED_ENV: Final = {
     "LLAMA_ARG_DRAFT_MAX": "LLAMA_ARG_SPEC_DRAFT_N_MAX",
     "LLAMA_ARG_DRAFT_MIN": "LLAMA_ARG_SPEC_DRAFT_N_MIN",
     "LLAMA_ARG_KV_SPLIT": "LLAMA_ARG_KV_UNIFIED",
-}
+} | {name: str(BY_NAME[former.name][0].env) for name, former in FORMER_VARIABLES.items()}
 """Variables of earlier builds. llama-server ignores those of the load mode and refuses those of the draft."""
 
 ELSEWHERE: Final = {

@@ -1,4 +1,4 @@
-"""Which flags came and went with which build: what an image's own llama-server takes.
+"""Which flags and variables came and went with which build: what an image's own llama-server takes.
 
 As in :mod:`slotune.llama.build_defaults` a change has two builds, the newest known before it and the oldest known after
 it. Between them a user's own server is believed: it runs with the flag, or it doesn't.
@@ -13,9 +13,12 @@ __all__ = [
     "ADDED",
     "FLASH_ATTENTION_VALUE",
     "FORMER",
+    "FORMER_VARIABLES",
     "REMOVED_FLAGS",
+    "SWITCH_WORDS",
     "Added",
     "Former",
+    "FormerVariable",
     "Removed",
     "is_missing",
     "is_removed",
@@ -50,8 +53,20 @@ class Former:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerVariable:
+    """An earlier variable of a flag that still exists; later builds ignore it."""
+
+    name: str
+    """First spelling of the flag today."""
+    present: int
+    """Newest build that is known to read it."""
+    absent: int
+    """Oldest build that is known not to."""
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
-    """A flag that earlier builds refuse."""
+    """A flag, or a rule, that earlier builds do not have."""
 
     absent: int
     present: int
@@ -62,6 +77,8 @@ _LOAD_MODE: Final = (10114, 10875)
 them with b10875."""
 _DRAFT: Final = (8953, 9016)
 """ggml-org/llama.cpp#22397 of April 2026; a binding saw the parameters move after b8953 and the flags gone by b9016."""
+_DRAFT_VARIABLE: Final = (8953, 8955)
+"""Their variables were renamed with them: another program that starts llama-server sets those of before b8955, too."""
 _DRAFT_CONTEXT: Final = (9106, 9134)
 """A binding saw them refused after b9106 and by b9134."""
 
@@ -83,7 +100,10 @@ REMOVED_FLAGS: Final = {
     "--spec-ngram-min-hits": Removed("--spec-ngram-simple-min-hits", *_DRAFT, values=1),
     "-cd": Removed("leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1),
     "--ctx-size-draft": Removed(
-        "leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1
+        "leave it out: the draft's context follows that of the model",
+        *_DRAFT_CONTEXT,
+        values=1,
+        env="LLAMA_ARG_CTX_SIZE_DRAFT",
     ),
     "--spec-draft-ctx-size": Removed(
         "leave it out: the draft's context follows that of the model", *_DRAFT_CONTEXT, values=1
@@ -100,6 +120,21 @@ FORMER: Final = {
 }
 """Spellings of earlier builds for flags that slotune tunes."""
 
+FORMER_VARIABLES: Final = {
+    name: FormerVariable(flag, *_DRAFT_VARIABLE)
+    for name, flag in {
+        "LLAMA_ARG_MODEL_DRAFT": "--spec-draft-model",
+        "LLAMA_ARG_HFD_REPO": "--spec-draft-hf",
+        "LLAMA_ARG_DRAFT_P_MIN": "--spec-draft-p-min",
+        "LLAMA_ARG_DRAFT_P_SPLIT": "--spec-draft-p-split",
+        "LLAMA_ARG_CACHE_TYPE_K_DRAFT": "--spec-draft-type-k",
+        "LLAMA_ARG_CACHE_TYPE_V_DRAFT": "--spec-draft-type-v",
+        "LLAMA_ARG_CPU_MOE_DRAFT": "--spec-draft-cpu-moe",
+        "LLAMA_ARG_N_CPU_MOE_DRAFT": "--spec-draft-n-cpu-moe",
+    }.items()
+}
+"""By the variable."""
+
 ADDED: Final = {
     "-kvu": Added(5912, 5913),  # ggml-org/llama.cpp#14363, at work in b5913 (#14847)
     "-cram": Added(6663, 7079),  # ggml-org/llama.cpp#16391
@@ -115,13 +150,18 @@ ADDED: Final = {
 FLASH_ATTENTION_VALUE: Final = Added(6301, 6327)
 """From when ``-fa`` has a value (ggml-org/llama.cpp#15434). Before it was a switch."""
 
+SWITCH_WORDS: Final = Added(7079, 7403)
+"""From when the variable of a switch turns it off, too, takes ``on`` and ``enabled``, and its ``LLAMA_ARG_NO_...``
+counts whatever it holds (ggml-org/llama.cpp#17919 of 10 December 2025, at work in b7403 by #18038). Before, every such
+variable was one of its own, which acted with ``1`` or ``true`` and had no effect with anything else."""
+
 
 def is_removed(spelling: str, build: int | None) -> bool:
-    """Whether the build is known to refuse a flag that earlier ones took; without a build, whether today's does."""
+    """Whether the build is known to refuse a flag that earlier ones took; of an unknown build nothing is known."""
     removed = REMOVED_FLAGS.get(spelling)
     former = FORMER.get(spelling)
     gone = removed.absent if removed is not None else former.absent if former is not None else None
-    return gone is not None and (build is None or build >= gone)
+    return gone is not None and build is not None and build >= gone
 
 
 def is_missing(spelling: str, build: int | None) -> bool:

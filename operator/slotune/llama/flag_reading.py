@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from slotune.llama.flag_cures import (
@@ -20,11 +20,9 @@ from slotune.llama.flag_cures import (
     MODEL_FLAGS,
     PRESETS,
     REMOVED,
-    REMOVED_ENV,
     ROUTER,
     SECRET,
     closest_flag,
-    looks_secret,
 )
 from slotune.llama.flag_history import (
     ADDED,
@@ -34,65 +32,14 @@ from slotune.llama.flag_history import (
     is_missing,
     is_removed,
 )
-from slotune.llama.flag_table import BY_ENV, BY_NAME, ENV_PREFIX, FLAGS, Flag, canonical_spelling
+from slotune.llama.flag_settings import FALSE, TRUE, FlagProblem, Setting
+from slotune.llama.flag_table import BY_NAME, Flag, canonical_spelling
+from slotune.llama.variable_reading import read_variables
 
 __all__ = ["FALSE", "TRUE", "FlagProblem", "Reading", "Setting", "read"]
 
-TRUE = frozenset({"on", "enabled", "true", "1"})
-FALSE = frozenset({"off", "disabled", "false", "0"})
-
 ACCUMULATING = "--spec-type"
 """The one flag of which every mention counts."""
-
-_VARIABLES = frozenset({*BY_ENV, *(flag.negative_env for flag in FLAGS if flag.negative_env)})
-
-_SERVICE_LINK = re.compile(r"_(PORT|SERVICE)(_|$)")
-
-
-@dataclass(frozen=True, slots=True)
-class FlagProblem:
-    """One argument or variable that cannot stay as it is."""
-
-    flag: str
-    """As it was written."""
-    what: str
-    cure: str
-    value: str | None = None
-
-    def __str__(self) -> str:
-        shown = self.flag if self.value is None else f"{self.flag} {self.value}"
-        return f"{shown}: {self.what}; {self.cure}"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One flag that was stated."""
-
-    flag: Flag
-    words: tuple[str, ...] = field(repr=False)
-    """The arguments that state it, as they were written; may hold a secret."""
-    values: tuple[str, ...] = field(default=(), repr=False)
-    on: bool = True
-    """False: the negation of a switch."""
-    variable: str | None = None
-    """Environment variable that states it; None: an argument does."""
-    position: int | None = None
-    """Index of its first word in the arguments; None: a variable states it."""
-
-    @property
-    def spelling(self) -> str:
-        """As a person wrote it, without a value that stands in the same word."""
-        return self.variable or self.words[0].partition("=")[0]
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is a flag of today's llama-server."""
-        return self.flag.name in BY_NAME
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether its value must never be stored or shown."""
-        return self.flag.name in SECRET or (not self.is_known and looks_secret(self.spelling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +54,17 @@ class Reading:
 def read(args: Sequence[str], env: Mapping[str, str], build: int | None = None) -> Reading:
     """Read the arguments after the program's name, and llama-server's variables in ``env``.
 
-    ``build`` is that of the server's image: it decides which flags exist. None is today's.
+    ``build`` is that of the server's image: it decides which flags exist. Of an unknown one (None) every form is taken
+    that any build has, and a note says what others would do.
     """
     problems: list[FlagProblem] = []
     notes: list[str] = []
     stated = [*_arguments(list(args), build, problems, notes)]
     by_argument = {setting.flag.name for setting in stated}
     variables = [
-        setting for setting in _variables(env, build, problems, notes) if setting.flag.name not in by_argument | SECRET
+        setting
+        for setting in read_variables(env, build, problems, notes)
+        if setting.flag.name not in by_argument | SECRET
     ]
     seen: set[str] = set()
     for setting in stated:
@@ -155,6 +105,7 @@ def _setting(
     name = canonical_spelling(word)
     if name in FORMER and not is_removed(name, build):
         former = FORMER[name]
+        notes += _kept(word, name, build, former.absent) if build is None else ()
         return Setting(BY_NAME[former.name][0], (word,), on=former.on, position=place)
     if name not in BY_NAME:
         return _foreign(words, place, build, problems, notes)
@@ -167,6 +118,11 @@ def _setting(
         problems.append(FlagProblem(word, f"b{build}, which the image is of, does not know it yet", cure))
         return 1 + flag.values
     if flag.name == "-fa" and _is_switch(words[place + 1 : place + 2], build):
+        if build is None:
+            first = FLASH_ATTENTION_VALUE.present
+            notes.append(
+                f"{word} without a value is on in builds before b{first}; later ones refuse it: write {word} on."
+            )
         return Setting(flag, (word,), ("on",), position=place)
     values = tuple(words[place + 1 : place + 1 + flag.values])
     if len(values) < flag.values or any(canonical_spelling(value) in BY_NAME for value in values):
@@ -179,10 +135,10 @@ def _setting(
 
 def _is_switch(following: Sequence[str], build: int | None) -> bool:
     """Whether ``-fa`` stands without a value here, as early builds have it."""
-    if build is None or build >= FLASH_ATTENTION_VALUE.present:
+    if build is not None and build >= FLASH_ATTENTION_VALUE.present:
         return False
-    has_value = bool(following) and following[0] in TRUE | FALSE | {"auto", "-1"}
-    return build <= FLASH_ATTENTION_VALUE.absent or not has_value
+    has_value = bool(following) and not _is_flag(following[0])
+    return (build is not None and build <= FLASH_ATTENTION_VALUE.absent) or not has_value
 
 
 def _foreign(
@@ -194,7 +150,7 @@ def _foreign(
     values = _words_behind(words, place)
     if name in REMOVED_FLAGS and not is_removed(name, build):
         values = values[: REMOVED_FLAGS[name].values]
-        notes.append(f"{word} is kept for b{build}; later builds of llama.cpp refuse it: {_successor(name)} there.")
+        notes += _kept(word, name, build, REMOVED_FLAGS[name].absent)
         return Setting(Flag((name,), values=len(values)), (word, *values), values, position=place)
     problem = _refusal(word)
     if problem is not None:
@@ -209,6 +165,14 @@ def _foreign(
         + meant
     )
     return setting
+
+
+def _kept(word: str, name: str, build: int | None, absent: int) -> tuple[str, ...]:
+    """What is said of a flag of earlier builds that stays."""
+    if build is not None:
+        return (f"{word} is kept for b{build}; later builds of llama.cpp refuse it: {_successor(name)} there.",)
+    known = "nothing says which build the image is of"
+    return (f"{word} is kept, for {known}; from b{absent} on llama.cpp refuses it: {_successor(name)} there.",)
 
 
 def _words_behind(words: Sequence[str], place: int) -> tuple[str, ...]:
@@ -254,49 +218,3 @@ def _missing_value_cure(flag: Flag) -> str:
 def _is_flag(word: str) -> bool:
     """Whether ``word`` begins a new setting; a negative number does not."""
     return word.startswith("-") and re.fullmatch(r"-\d+(\.\d+)?", word) is None
-
-
-def _variables(
-    env: Mapping[str, str], build: int | None, problems: list[FlagProblem], notes: list[str]
-) -> Iterator[Setting]:
-    for name in sorted(env):
-        if name.startswith(ENV_PREFIX) and name not in _VARIABLES:
-            yield from _foreign_variable(name, env[name], build, problems, notes)
-    for flag in FLAGS:
-        if flag.negative_env and flag.negative_env in env:
-            yield Setting(flag, (flag.negations[-1],), on=False, variable=flag.negative_env)
-        elif flag.env and flag.env in env and is_missing(flag.name, build):
-            notes.append(f"{flag.env} has no effect in b{build}, which the image is of.")
-        elif flag.env and flag.env in env:
-            yield from _variable(flag, flag.env, env[flag.env], problems)
-
-
-def _foreign_variable(
-    name: str, value: str, build: int | None, problems: list[FlagProblem], notes: list[str]
-) -> Iterator[Setting]:
-    """A variable that no flag of today's llama-server has; one of an earlier build counts there."""
-    spelling = next((one for one, removed in REMOVED_FLAGS.items() if removed.env == name), None)
-    if spelling is not None and not is_removed(spelling, build):
-        values = (value,) if REMOVED_FLAGS[spelling].values else ()
-        if values or value in TRUE or name.startswith(f"{ENV_PREFIX}NO_"):
-            yield Setting(Flag((spelling,), values=len(values)), (spelling, *values), values, variable=name)
-    elif name in {"LLAMA_ARG_DRAFT_MAX", "LLAMA_ARG_DRAFT_MIN"}:
-        problems.append(FlagProblem(name, "llama-server removed it", f"use {REMOVED_ENV[name]}"))
-    elif name in REMOVED_ENV:
-        notes.append(f"{name} has no effect any more; {REMOVED_ENV[name]} has.")
-    elif not _SERVICE_LINK.search(name):
-        notes.append(f"{name} is no variable of llama-server and has no effect.")
-
-
-def _variable(flag: Flag, name: str, value: str, problems: list[FlagProblem]) -> Iterator[Setting]:
-    if flag.whole_number and value.startswith("tcp://"):
-        cure = "set enableServiceLinks: false in the pod: Kubernetes made it from a Service called llama-arg"
-        problems.append(FlagProblem(name, "is no number", cure, value))
-    elif flag.values:
-        yield Setting(flag, (flag.names[-1], value), (value,), variable=name)
-    elif value in TRUE:
-        yield Setting(flag, (flag.names[-1],), variable=name)
-    elif flag.negations and value in FALSE:
-        yield Setting(flag, (flag.negations[-1],), on=False, variable=name)
-    elif flag.negations:
-        problems.append(FlagProblem(name, "is neither on nor off", "write true or false", value))

@@ -2,7 +2,8 @@
 
 Every flag stands in the trial's arguments, so its variable would be a second opinion; an API key would lock the load
 client out. What comes from a Secret is given only where ``sandbox.secretEnv`` names it. Variables that are no flag
-stay, for ``CUDA_...`` and ``GGML_...`` change what is measured.
+stay, for ``CUDA_...`` and ``GGML_...`` change what is measured. So does a ``LLAMA_ARG_...`` that slotune does not know:
+the image's build may.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from slotune.llama.flag_table import BY_ENV, ENV_PREFIX
+from slotune.llama.variable_reading import is_flag_variable
 
 __all__ = ["server_environment"]
 
 Object = dict[str, Any]
 
-_LEFT_OUT_PREFIXES: Final = (ENV_PREFIX, "LLAMA_LOG_", "LLAMA_API_KEY", "LLAMA_OFFLINE", "LLAMA_CACHE", "AIP_")
+_LEFT_OUT_PREFIXES: Final = ("LLAMA_LOG_", "LLAMA_API_KEY", "LLAMA_OFFLINE", "LLAMA_CACHE", "AIP_")
 """AIP_...: llama-server then listens elsewhere. What is left of its variables is HF_TOKEN, a secret."""
 
 
@@ -43,7 +45,8 @@ def server_environment(
 
 def _may_be_seen(entry: Mapping[str, Any], secret_env: Sequence[str]) -> bool:
     name = str(entry.get("name"))
-    if name.startswith(_LEFT_OUT_PREFIXES):
+    # HF_TOKEN is the variable of a flag, and a secret that a person may give.
+    if name.startswith(_LEFT_OUT_PREFIXES) or (name.startswith(ENV_PREFIX) and is_flag_variable(name)):
         return False
     source = entry.get("valueFrom")
     secret = name in BY_ENV or (isinstance(source, dict) and "secretKeyRef" in source)

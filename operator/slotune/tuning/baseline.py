@@ -11,7 +11,8 @@ from slotune.api.kubernetes_types import Container, PodTemplate
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_quantity
 from slotune.api.v1alpha1 import ModelVariant
-from slotune.llama.build_defaults import BUILD_11549, BuildDefaults, defaults_of
+from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
+from slotune.llama.build_evidence import defaults_for
 from slotune.llama.build_number import build_of_image
 from slotune.llama.candidate import Candidate
 from slotune.llama.flag_cures import MODEL_FLAGS, UNMEASURED
@@ -121,7 +122,7 @@ def check_server(manifests: Manifests) -> tuple[str, ...]:
     template, container, config_maps = manifests.template, manifests.container, manifests.config_maps
     variants = manifests.deployment.spec.models
     gpu_class, found = next(iter(manifests.gpu_classes.items()))
-    read_baseline(
+    defaults = read_baseline(
         template,
         container,
         config_maps,
@@ -129,9 +130,9 @@ def check_server(manifests: Manifests) -> tuple[str, ...]:
         training_context=dict.fromkeys((variant.name for variant in variants), _ANY_CONTEXT),
         gpu_class=gpu_class,
         gpu_resource=found.spec.resource_name,
-    )
+    ).defaults
     pod = read_pod(template, container, config_maps)
-    return (*pod.notes, *read(pod.arguments, pod.environment, build_of_image(container.image)).notes)
+    return (*pod.notes, *defaults.notes, *read(pod.arguments, pod.environment, defaults.build).notes)
 
 
 def read_baseline(
@@ -166,8 +167,8 @@ def read_baseline(
     where = f"container {container.name}"
     pod = read_pod(template, container, config_maps)
     _check_variables(pod, where)
-    defaults = defaults_of(build if build is not None else build_of_image(container.image))
     arguments, environment = pod.arguments, pod.environment
+    defaults = defaults_for(arguments, environment, build if build is not None else build_of_image(container.image))
     settings = read(arguments, environment, defaults.build).settings
     _check_references(pod, where, settings)
     variant = _variant(variants, where, model_source(arguments, environment, defaults.build))

@@ -314,7 +314,9 @@ class FakeCluster:
         if key[0] == "Deployment":
             manifest["spec"] = {"replicas": 1, **manifest["spec"]}
             owners = {who: paths for who, paths in self.owners.get(key, {}).items() if "/" not in who}
-            metadata["managedFields"] = managed_fields(owners, self._stamp())
+            as_before = live is not None and live["spec"] == manifest["spec"]
+            written_at = live["metadata"]["managedFields"][0]["time"] if as_before else self._stamp()
+            metadata["managedFields"] = managed_fields(owners, written_at)
         before = None if live is None else _plain(live)
         if before is None or before != _plain(manifest):
             metadata["resourceVersion"] = str(next(self._numbers))

@@ -60,6 +60,7 @@ def _decide(draft: Draft, observed: Observed) -> None:
         if (news := carry_on(draft, observed)) is not None:
             draft.claim(news.claim)
         borrow(draft, observed)
+        watch_production(draft, observed)
         return
     assert isinstance(observed.understood, Understood)
     _search_and_roll_out(draft, observed, observed.understood)

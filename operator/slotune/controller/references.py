@@ -33,7 +33,7 @@ from slotune.controller.kinds import (
 )
 from slotune.controller.store import Key, Store, key_of
 
-__all__ = ["References", "gather_references", "parse", "sentence_of"]
+__all__ = ["References", "gather_references", "parse", "rival_of", "sentence_of"]
 
 _NOT_SEARCHED = frozenset({"rollout", "observe", "retune", "suspend", "rerun", "template"})
 """Fields of a LlamaDeployment on which no search depends, or (the last two) of which only a part counts."""
@@ -177,7 +177,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         missing=tuple(dict.fromkeys(missing)),
         manifests=None if missing else manifests,
         target=target,
-        rival=_rival(raw, deployment, store),
+        rival=rival_of(raw, deployment, store),
         about=_about(documents, prompts),
         claim_templates=await _claim_templates(template or {}, namespace, cluster),
     )
@@ -311,7 +311,7 @@ def _files(manifests: Manifests) -> Iterator[str]:
         yield f"load.trace.file.path is {trace.file.path}: {cure}"
 
 
-def _rival(raw: Object, deployment: LlamaDeployment, store: Store) -> str | None:
+def rival_of(raw: Object, deployment: LlamaDeployment, store: Store) -> str | None:
     """The oldest other LlamaDeployment with the same target that is older than this one: the oldest wins."""
     if deployment.spec.target_ref is None:
         return None

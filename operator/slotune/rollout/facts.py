@@ -176,6 +176,8 @@ class Serving:
     """Field managers of the replicas, slotune's own excluded."""
     last_writer: str | None
     """Field manager that last wrote to the pod template, slotune's own excluded."""
+    written_at: datetime | None
+    """When anybody last wrote to the pod template, or to something else with it; None: nothing says when."""
     autoscaler: str | None
     """HorizontalPodAutoscaler that owns the replicas, :data:`UNKNOWN_AUTOSCALER` where one may."""
     paused: bool = False
@@ -224,6 +226,7 @@ class Serving:
             args_owners=_owners(managed, in_container),
             replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
             last_writer=_last_writer(managed, ("f:spec", "f:template")),
+            written_at=_written_at(managed, ("f:spec", "f:template")),
             autoscaler=scalers[0] if scalers else None,
             paused=bool(spec.get("paused", False)),
             deleting="deletionTimestamp" in metadata,
@@ -300,6 +303,13 @@ def _last_writer(managed: Sequence[JSON], path: Sequence[str | JSON]) -> str | N
     # Times have whole seconds: the name makes the order total.
     newest = max(entries, key=lambda entry: (entry.get("time", ""), entry.get("manager", "")), default=None)
     return None if newest is None else str(newest.get("manager", ""))
+
+
+def _written_at(managed: Sequence[JSON], path: Sequence[str | JSON]) -> datetime | None:
+    times = [entry.get("time") for entry in managed if _has_field(entry, path)]
+    if not times or not all(times):
+        return None
+    return max(datetime.fromisoformat(str(time)) for time in times)
 
 
 def _has_field(entry: JSON, path: Sequence[str | JSON]) -> bool:

@@ -16,6 +16,7 @@ from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
 from slotune.controller.events import trial_ended
 from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_reference, patience_s
+from slotune.controller.image_build import read_again
 from slotune.controller.kinds import JOB, LLAMA_TRIAL
 from slotune.controller.observed import Observed
 from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
@@ -66,6 +67,8 @@ def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
         if flight not in flights:
             _cancel(draft, flight)
     state = Search(problem, results, names=names)
+    if words := read_again(draft, observed, understood):
+        return _progressed(draft, observed, replace(state, purpose=Purpose.BASELINE, doing=words), [])
     if (failed := _baseline_that_does_not_start(problem, results)) is not None:
         for flight in flights:
             _cancel(draft, flight)

@@ -27,7 +27,8 @@ from slotune.controller.kinds import (
 )
 from slotune.controller.listening import Listening, listening_of
 from slotune.controller.observed import Observed
-from slotune.controller.references import References, gather_references, parse
+from slotune.controller.production_stage import production_of
+from slotune.controller.references import References, gather_references, parse, rival_of
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
 from slotune.controller.rollout_manifests import rollout_manifest
@@ -106,18 +107,18 @@ class Observer:
         observed = await self._observe(raw, now)
         restore = observed.references.status.restore
         if restore is None:
-            return await self._with_slots(observed)
-        # Whatever else can't be read: production comes back.
-        namespace, _ = observed.references.key
-        borrowed = self._store.get(DEPLOYMENT, namespace, restore.name)
-        return replace(observed, borrowed=borrowed or await self._get(DEPLOYMENT, namespace, restore.name))
+            observed = await self._with_slots(observed)
+        else:  # whatever else can't be read: production comes back
+            namespace, _ = observed.references.key
+            observed = replace(observed, borrowed=await self._deployment(namespace, restore.name))
+        return await self._with_production(observed)
 
     async def _observe(self, raw: Object, now: datetime) -> Observed:
         deployment, _, _ = parse(raw)
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
             trials = await self._trials_of(references, "", {}, now)
-            return Observed(references, self._settings, now, trials=trials)
+            return await self._only_watched(Observed(references, self._settings, now, trials=trials))
         references = await gather_references(raw, self._store, self._cluster)
         observed = Observed(references, self._settings, now, running=self.running)
         observed = await self._with_serving(observed)
@@ -133,8 +134,7 @@ class Observer:
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
         trials = await self._trials_of(references, space.context, hardware, now)
         observed = self._with_retuning(replace(observed, trials=trials), understood)
-        observed = await self._with_rollout(observed, understood)
-        return await self._with_production(observed)
+        return await self._with_rollout(observed, understood)
 
     async def _without_reading(self, raw: Object) -> References:
         deployment, status, invalid = parse(raw)
@@ -164,10 +164,21 @@ class Observer:
         if references.deployment is None or references.deployment.spec.template is None:
             return observed
         namespace, name = references.key
-        serving = self._store.get(DEPLOYMENT, namespace, name)
-        if serving is None:
-            serving = await self._get(DEPLOYMENT, namespace, name)
+        serving = await self._deployment(namespace, name)
         return replace(observed, serving=serving, service=await self._get(SERVICE, namespace, name))
+
+    async def _only_watched(self, observed: Observed) -> Observed:
+        """Of a LlamaDeployment that is suspended no more than its Deployment, if anybody wants to see what it delivers:
+        a fleet of them costs nothing else."""
+        references, deployment = observed.references, observed.references.deployment
+        if deployment is None or deployment.spec.observe.prometheus is None:
+            return observed
+        namespace, name = references.key
+        if deployment.spec.target_ref is not None:
+            name = deployment.spec.target_ref.name
+        rival = rival_of(references.raw, deployment, self._store)
+        serving = await self._deployment(namespace, name)
+        return replace(observed, references=replace(references, rival=rival), serving=serving)
 
     async def _with_survey(self, observed: Observed) -> Observed:
         digest = survey_digest(observed.references)
@@ -248,10 +259,9 @@ class Observer:
 
     async def _with_production(self, observed: Observed) -> Observed:
         """What Prometheus says, when a look is due."""
-        deployment = observed.references.deployment
-        assert deployment is not None
-        prometheus = deployment.spec.observe.prometheus
-        if prometheus is None or observed.serving is None:
+        deployment, serving = observed.references.deployment, production_of(observed)
+        prometheus = None if deployment is None else deployment.spec.observe.prometheus
+        if deployment is None or prometheus is None or serving is None:
             return observed
         namespace, _ = observed.references.key
         uid = str(observed.references.raw["metadata"]["uid"])
@@ -260,7 +270,7 @@ class Observer:
         if next_look(watched, interval_s, now=observed.now) > observed.now:
             return replace(observed, watched=watched)
         reader = await prometheus_reader(deployment, self._cluster, namespace)
-        pods = Pods(namespace, observed.serving["metadata"]["name"])
+        pods = Pods(namespace, serving["metadata"]["name"])
         look = await take_look(reader, queries_for(prometheus, pods), observed.now)
         self._watched[uid] = observe(look, deployment.spec.slo, watched, now=observed.now, interval_s=interval_s)
         return replace(observed, production=look, watched=watched)
@@ -338,6 +348,9 @@ class Observer:
             return tuple(await self._cluster.list(HORIZONTAL_POD_AUTOSCALER, namespace))
         except ForbiddenError:
             return None
+
+    async def _deployment(self, namespace: str, name: str) -> Object | None:
+        return self._store.get(DEPLOYMENT, namespace, name) or await self._get(DEPLOYMENT, namespace, name)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         try:

@@ -22,7 +22,7 @@ from slotune.sandbox.job import (
     trial_job,
 )
 from slotune.sandbox.kept_template import UnusableTemplateError, kept_of
-from slotune.sandbox.server_environment import server_environment
+from slotune.sandbox.server_environment import launch_words, server_environment
 from tests.sandbox.templates import UNTIDY
 from tests.sandbox.trials import SPEC, trial
 
@@ -370,6 +370,11 @@ def test_a_key_of_the_server_is_never_given_and_a_variable_that_nobody_knows_alw
     entries = [{"name": name, "value": "1"} for name in ("LLAMA_API_KEY", "LLAMA_ARG_NEWER", "LLAMA_ARG_NO_JINJA")]
     kept = server_environment({"env": entries}, ("LLAMA_API_KEY", "LLAMA_ARG_NO_JINJA"))
     assert [entry["name"] for entry in kept] == ["LLAMA_ARG_NEWER"]
+
+
+def test_env_before_the_program_sets_no_flag_and_no_key_in_a_trial():
+    words = ["tini", "--", "env", "-i", "LLAMA_ARG_NP=2", "LLAMA_ARG_N_PARALLEL=8", "LLAMA_API_KEY=x", "GGML_A=1", "ls"]
+    assert launch_words(words) == ["tini", "--", "env", "-i", "LLAMA_ARG_NP=2", "GGML_A=1", "ls"]
 
 
 def test_a_key_of_a_whole_secret_is_given_when_it_is_named():

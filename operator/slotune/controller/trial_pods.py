@@ -16,7 +16,7 @@ from slotune.controller.observed import Observed
 from slotune.controller.understanding import Understood
 from slotune.llama.flags import to_args
 from slotune.sandbox.job import ClientImage, TrialServer, network_policy, trial_job
-from slotune.sandbox.server_environment import server_environment
+from slotune.sandbox.server_environment import launch_words, server_environment
 from slotune.tuning.pod_client import measuring_limit_s
 from slotune.tuning.pod_reading import read_pod
 from slotune.tuning.trial_objects import trial_of
@@ -102,8 +102,10 @@ def trial_server(observed: Observed, understood: Understood, flight: Flight) -> 
 
 def _server(observed: Observed, manifests: Manifests, flags: Sequence[str], port: int) -> TrialServer:
     pod = read_pod(manifests.template, manifests.container, manifests.config_maps)
-    launch = [word.text for word in pod.launch if word.origin.place == "command"]
-    tools = [word.text for word in pod.launch if word.origin.place == "args"]  # such as --server of the full image
+    starts = [word for word in pod.launch if word.origin.place == "command"]
+    launch = launch_words([word.text for word in starts])
+    # Such as --server of the full image. Together, for env may stand in command and what it sets in args.
+    tools = launch_words([word.text for word in pod.launch])[len(launch) :]
     containers = (observed.references.template or {})["spec"]["containers"]
     container = next(one for one in containers if one["name"] == manifests.container.name)
     secret_env = manifests.deployment.spec.sandbox.secret_env

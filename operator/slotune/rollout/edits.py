@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from slotune.api.env_words import EnvWords, env_words
 from slotune.llama.build_arguments import as_spelled, understood
 from slotune.llama.candidate import Candidate
+from slotune.llama.flag_cures import SECRET, looks_secret
 from slotune.llama.flag_history import FORMER
 from slotune.llama.flag_reading import FALSE, TRUE, Setting, read
-from slotune.llama.flag_table import BY_NAME, Flag
+from slotune.llama.flag_table import BY_ENV, BY_NAME, Flag
 from slotune.llama.flags import statements
-from slotune.tuning.baseline import Baseline, without_values
+from slotune.tuning.baseline import REDACTED, Baseline, without_values
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, escaped
 
 __all__ = ["Drafts", "Edit", "edits_for"]
@@ -109,8 +111,10 @@ class Drafts:
         self.edits.append(Edit(words[0], before, " ".join(words[1:]), origin))
 
     def _lives_in_variables(self) -> bool:
-        stated = any(name.startswith("LLAMA_ARG_") for name in self.pod.variables)
-        return stated and not self.pod.words
+        stated = [one for name, one in self.pod.variables.items() if name.startswith("LLAMA_ARG_")]
+        # What ``env`` sets, clears or unsets is not the container's to say.
+        by_env = env_words([word.text for word in self.pod.launch]) != EnvWords()
+        return bool(stated) and not self.pod.words and not by_env
 
 
 def edits_for(pod: PodReading, baseline: Baseline, candidate: Candidate, *, only_pod: bool) -> Drafts:
@@ -122,13 +126,25 @@ def edits_for(pod: PodReading, baseline: Baseline, candidate: Candidate, *, only
         stated.setdefault(setting.flag.name, []).append(setting)
     for setting in (one for settings in stated.values() for one in settings if one.is_secret):
         _hide(drafts, setting)
+    for variable in pod.variables.values():
+        place, index = variable.origin.place, variable.origin.index
+        if index is not None and place in {"command", "args"} and _is_secret(variable.name):
+            drafts.hidden[Origin(place, index)] = f"{variable.name}={REDACTED}"
     for flag, words in _wanted(baseline, candidate, stated):
         here = stated.get(flag.name, [])
+        if here and flag.name == "-m" and words and pod.path(here[-1].values[0]) == pod.path(words[1]):
+            continue
         if here and not _says(here, flag, words):
             _restate(drafts, here, flag, words)
         elif not here and words:
             drafts.add(flag, words)
     return drafts
+
+
+def _is_secret(name: str) -> bool:
+    """Whether a variable that ``env`` sets is a key, or called like one."""
+    flag = BY_ENV.get(name)
+    return flag.name in SECRET if flag is not None else looks_secret(name.replace("_", "-"))
 
 
 def _hide(drafts: Drafts, setting: Setting) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from slotune.api.env_words import env_words
 from slotune.llama.flag_table import BY_ENV, ENV_PREFIX
 from slotune.llama.variable_reading import is_flag_variable
 
-__all__ = ["server_environment"]
+__all__ = ["launch_words", "server_environment"]
 
 Object = dict[str, Any]
 
@@ -43,10 +44,20 @@ def server_environment(
     return [entry for entry in entries if _may_be_seen(entry, secret_env)]
 
 
+def launch_words(words: Sequence[str]) -> list[str]:
+    """The words before a program as a trial has them: ``env`` sets no flag and no key in them either."""
+    flags = {place for place, name in env_words(words).assigned if _is_flag(name)}
+    return [word for place, word in enumerate(words) if place not in flags]
+
+
+def _is_flag(name: str) -> bool:
+    return name.startswith(_LEFT_OUT_PREFIXES) or (name.startswith(ENV_PREFIX) and is_flag_variable(name))
+
+
 def _may_be_seen(entry: Mapping[str, Any], secret_env: Sequence[str]) -> bool:
     name = str(entry.get("name"))
     # HF_TOKEN is the variable of a flag, and a secret that a person may give.
-    if name.startswith(_LEFT_OUT_PREFIXES) or (name.startswith(ENV_PREFIX) and is_flag_variable(name)):
+    if _is_flag(name):
         return False
     source = entry.get("valueFrom")
     secret = name in BY_ENV or (isinstance(source, dict) and "secretKeyRef" in source)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from slotune.api.kubernetes_types import Container, PodTemplate
@@ -171,7 +170,7 @@ def read_baseline(
     defaults = defaults_for(arguments, environment, build if build is not None else build_of_image(container.image))
     settings = read(arguments, environment, defaults.build).settings
     _check_references(pod, where, settings)
-    variant = _variant(variants, where, model_source(arguments, environment, defaults.build))
+    variant = _variant(variants, where, model_source(arguments, environment, defaults.build), pod)
     parsed = from_args(
         arguments,
         variant=variant.name,
@@ -271,7 +270,7 @@ def _reach_notes(settings: Sequence[Setting], host: str) -> tuple[str, ...]:
     return (without,)
 
 
-def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource) -> ModelVariant:
+def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource, pod: PodReading) -> ModelVariant:
     """The entry of ``spec.models`` that runs today: the one whose path ``-m`` names."""
     if source.path is None:
         if len(variants) == 1:
@@ -282,13 +281,13 @@ def _variant(variants: Sequence[ModelVariant], where: str, source: ModelSource) 
             stated,
             "does not say which of spec.models runs today: state the file with -m PATH, where PATH is that of a model",
         )
-    here = PurePosixPath(source.path)
+    here = pod.path(source.path)
     for variant in variants:
-        if PurePosixPath(variant.path) == here:
+        if pod.path(variant.path) == here:
             return variant
     listed = ", ".join(variant.path for variant in variants)
     raise InvalidInputError(
-        f"{where} args -m", source.path, f"is none of spec.models ({listed}): add it there, it is what runs today"
+        f"{where} args -m", str(here), f"is none of spec.models ({listed}): add it there, it is what runs today"
     )
 
 

@@ -3,6 +3,7 @@
 The rules are kubelet's. Variables: all of ``envFrom`` first, a later source over an earlier one, then ``env`` in its
 order; the last of a name wins. ``$(NAME)`` is replaced in ``env`` by what was defined before it and in ``command`` and
 ``args`` by what is defined at all; ``$$(NAME)`` is an escaped ``$(NAME)``, and an unknown name stays as it is written.
+After kubelet comes ``env``, where it stands before the program: it unsets and sets variables last.
 
 A value of a Secret is never read. Text here keeps the form in which it can be written back into ``args``: escapes stay
 escaped, and a reference whose value is not known stays a reference.
@@ -11,13 +12,16 @@ escaped, and a reference whose value is not known stays a reference.
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal
 
+from slotune.api.env_words import EnvWords, env_words
 from slotune.api.kubernetes_types import Container, EnvVar, PodTemplate
 from slotune.api.quantities import QuantityError, parse_quantity
 from slotune.api.server_container import program_at, tool_words
@@ -89,6 +93,12 @@ class PodReading:
     missing: tuple[str, ...] = ()
     """ConfigMaps that all of the variables are taken from and that are not there: no such pod starts."""
     notes: tuple[str, ...] = ()
+    directory: str | None = None
+    """Where the process starts; None: where its image says."""
+
+    def path(self, text: str) -> PurePosixPath:
+        """A path as the process takes it."""
+        return PurePosixPath(posixpath.normpath(posixpath.join(self.directory or "", text)))
 
     @property
     def arguments(self) -> list[str]:
@@ -125,14 +135,28 @@ def read_pod(template: PodTemplate, container: Container, config_maps: Mapping[s
     start = here + 1 if here is not None else min(len(command), 1) + tool_words(container)
     words = [*command, *args]
     written = [word.written for word in words] + [entry.value or "" for entry in container.env or ()]
+    said = env_words([word.text for word in words[:start]])
+    working = _path(container.model_extra, "workingDir")
     return PodReading(
         tuple(words[start:]),
         tuple(words[:start]),
-        variables,
+        _with_env_words(variables, words, said),
         Counter(name for text in written for name in references_in(text)),
         tuple(_missing(sources, config_maps)),
         _notes(sources),
+        working if said.directory is None else posixpath.join(working or "", said.directory),
     )
+
+
+def _with_env_words(variables: Mapping[str, Variable], words: Sequence[Word], said: EnvWords) -> dict[str, Variable]:
+    kept = {} if said.clears else {name: one for name, one in variables.items() if name not in said.unset}
+    for place, name in said.assigned:
+        word = words[place]
+        origin = replace(word.origin, variable=name)
+        text = word.text.partition("=")[2]
+        unknown = next((variables[one].unknown for one in references_in(text) if one in variables), "")
+        kept[name] = Variable(name, None if unknown else text, origin, unknown)
+    return kept
 
 
 def expanded(text: str, variables: Mapping[str, Variable]) -> str:

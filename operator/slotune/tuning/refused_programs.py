@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from slotune.api.env_words import env_words
 from slotune.api.server_container import LAUNCHERS, SHELLS, program_at, tool_words
 from slotune.tuning.refusal import Refusal, ServerPod
 
@@ -47,6 +48,12 @@ _SCRIPT: Final = re.compile(r"\.(sh|bash|py|pl|rb)$|(^|/)(docker-)?(entrypoint|s
 def hidden_flags(pod: ServerPod) -> Iterator[Refusal]:
     """A shell or a script that starts the server: its flags may be in a string, in a file, or anywhere."""
     starter = _starter(pod)
+    if _is_split(pod):
+        yield Refusal(
+            "HiddenFlags", f"{pod.where} command", "env -S",
+            "splits a string, which hides the flags: start llama-server itself, with its flags in args",
+        )  # fmt: skip
+        return
     if starter is None:
         return
     what = "shell" if PurePosixPath(starter.word).name in SHELLS else "script" if _is_script(starter.word) else None
@@ -58,7 +65,7 @@ def hidden_flags(pod: ServerPod) -> Iterator[Refusal]:
 
 
 def another_program(pod: ServerPod) -> Iterator[Refusal]:
-    if pod.container is None or program_at(pod.container) is not None:
+    if pod.container is None or program_at(pod.container) is not None or _is_split(pod):
         return
     starter = _starter(pod)
     if starter is not None:
@@ -120,6 +127,15 @@ def _starter(pod: ServerPod) -> _Starter | None:
         if not command and place == 0 and word.startswith("-"):
             return None
     return None
+
+
+def _is_split(pod: ServerPod) -> bool:
+    """Whether ``env -S`` makes words of a string."""
+    if pod.container is None:
+        return False
+    words = [*(pod.container.command or ()), *(pod.container.args or ())]
+    is_launched = bool(words) and PurePosixPath(words[0]).name in LAUNCHERS
+    return is_launched and env_words(words[: program_at(pod.container)]).splits
 
 
 def _is_launched(command: Sequence[str]) -> bool:

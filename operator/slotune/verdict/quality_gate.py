@@ -30,6 +30,9 @@ NOT_A_RANKING = (
 )
 """For reports, beside any table of divergences."""
 
+_ROUNDING = 1e-9
+"""What a limit may lie below the noise by, so that the one that was advised is accepted."""
+
 _MOST_POSITIONS = 1_000_000
 """Beyond it a number of positions is no advice any more."""
 
@@ -65,17 +68,17 @@ def judge_quality(measured: Divergence, floor: Divergence, limits: Limits) -> Ve
 def judge_floor(floor: Divergence, limits: Limits) -> Verdict:
     """Judge the reference compared with itself: Pass, or Invalid where a limit lies below three times the noise."""
     noise, least = floor.mean_kld, FLOOR_FACTOR * floor.mean_kld
-    if limits.mean_kld_max < least:
+    if limits.mean_kld_max < least - _ROUNDING:
         return _verdict(
             Outcome.INVALID,
             "NoiseFloorTooHigh",
             f"the limit of {limits.mean_kld_max:g} nats ({limits.name}) is below {FLOOR_FACTOR:g} times {noise:.2g}, "
-            f"by which the reference differs from itself after a restart: set meanKLD to {_up(least):g} or more, or find "
-            "out why its answers change (another GPU, batches of other shapes)",
+            f"by which the reference differs from itself after a restart: set meanKLD to {_up(least):g} or more, or "
+            "find out why its answers change (another GPU, batches of other shapes)",
             floor,
         )
     changed = 1 - floor.top1
-    if 1 - limits.top1_min < FLOOR_FACTOR * changed - 1e-12:
+    if 1 - limits.top1_min < FLOOR_FACTOR * changed - _ROUNDING:
         lowest = max(0.0, 1 - FLOOR_FACTOR * changed)
         return _verdict(
             Outcome.INVALID,
@@ -157,9 +160,12 @@ def _for_agreement(measured: Divergence, limits: Limits) -> float:
     if apart == 0:
         return math.inf
     error = 1 - measured.confidence
-    quantile = float(special.ndtri(1 - error if apart > 0 else 1 - error / 2))
-    needed = quantile**2 * limits.top1_min * (1 - limits.top1_min) / apart**2
-    return max(1.0, needed / measured.effective_positions)
+    confidence = 1 - error if apart > 0 else 1 - error / 2
+    scale = limits.top1_min * (1 - limits.top1_min) / apart**2 / measured.effective_positions
+    factor = scale * float(special.ndtri(confidence)) ** 2
+    for _ in range(4):  # the quantile is that of t, whose degrees of freedom are the prompts that come out of it
+        factor = scale * float(special.stdtrit(max(1.0, measured.prompts * factor - 1), confidence)) ** 2
+    return max(1.0, factor)
 
 
 def _up(number: float) -> float:

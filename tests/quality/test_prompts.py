@@ -1,0 +1,89 @@
+"""Answers are compared on the workload's own prompts: the same ones each time, none twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.load.demand import Demand, Prompt, SyntheticPrompts
+from slotune.load.lengths import DemandError
+from slotune.quality.errors import TooFewPromptsError
+from slotune.quality.limits import BALANCED, PRESETS, STRICT, Limits, QualitySettings
+from slotune.quality.prompts import quality_prompts
+
+SETTINGS = QualitySettings(prompts=8)
+
+
+def texts(count: int) -> Demand:
+    return Demand(peak_rate=1.0, output_tokens=5, prompts=tuple(Prompt(text=f"text {n}") for n in range(count)))
+
+
+def test_the_same_prompts_are_taken_each_time_in_the_workloads_order() -> None:
+    chosen = quality_prompts(texts(50), SETTINGS)
+    assert chosen == quality_prompts(texts(50), SETTINGS)
+    assert len(chosen) == 8
+    assert list(chosen) == [prompt for prompt in texts(50).prompts if prompt in chosen]
+    assert chosen != quality_prompts(texts(50), QualitySettings(prompts=8, seed=8))
+
+
+def test_a_prompt_is_taken_once_whatever_it_is_asked_for() -> None:
+    twice = Demand(
+        peak_rate=1.0,
+        output_tokens=5,
+        prompts=(Prompt(text="a"), Prompt(text="b"), Prompt(text="a", max_tokens=9), Prompt(text="b")),
+    )
+    assert len(quality_prompts(twice, SETTINGS)) == 2
+
+
+def test_few_prompts_are_all_taken() -> None:
+    assert quality_prompts(texts(3), SETTINGS) == texts(3).prompts
+
+
+def test_one_prompt_is_too_few() -> None:
+    with pytest.raises(TooFewPromptsError, match=r"has 1 prompt: .* set quality to \"Off\""):
+        quality_prompts(texts(1), SETTINGS)
+
+
+def test_synthetic_prompts_are_those_of_a_trial() -> None:
+    shape = SyntheticPrompts(30, 5, shared_prefix_tokens=12, prefix_groups=2)
+    demand = Demand(peak_rate=1.0, output_tokens=5, synthetic=shape)
+    chosen = quality_prompts(demand, SETTINGS, vocabulary=1000)
+    assert chosen == quality_prompts(demand, SETTINGS, vocabulary=1000)
+    assert len(chosen) == 8
+    beginnings = set()
+    for prompt in chosen:
+        assert isinstance(prompt, tuple)
+        assert all(250 <= token < 750 for token in prompt)
+        beginnings.add(prompt[:12])
+    assert len(beginnings) == 2
+    with pytest.raises(DemandError, match="vocabulary"):
+        quality_prompts(demand, SETTINGS)
+
+
+def test_the_presets_are_what_users_are_told() -> None:
+    assert (STRICT.mean_kld_max, STRICT.top1_min) == (0.01, 0.95)
+    assert (BALANCED.mean_kld_max, BALANCED.top1_min) == (0.05, 0.90)
+    assert dict(PRESETS) == {"Strict": STRICT, "Balanced": BALANCED}
+
+
+def test_the_defaults_look_at_a_thousand_positions() -> None:
+    settings = QualitySettings()
+    assert (settings.prompts, settings.steps, settings.top, settings.confidence) == (64, 16, 64, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        pytest.param(lambda: Limits("Custom", 0.0, 0.9), "mean_kld_max is 0.0", id="no divergence allowed"),
+        pytest.param(lambda: Limits("Custom", float("nan"), 0.9), "mean_kld_max is nan", id="no number"),
+        pytest.param(lambda: Limits("Custom", 0.03, 92.0), "top1_min is 92.0", id="percent for a share"),
+        pytest.param(lambda: QualitySettings(prompts=1), "prompts is 1", id="one prompt"),
+        pytest.param(lambda: QualitySettings(steps=0), "steps is 0", id="no steps"),
+        pytest.param(lambda: QualitySettings(top=1), "top is 1", id="one token"),
+        pytest.param(lambda: QualitySettings(confidence=95), "confidence is 95", id="percent for a confidence"),
+        pytest.param(lambda: QualitySettings(request_timeout_s=0), "request_timeout_s is 0", id="no time"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make: object, want: str) -> None:
+    assert callable(make)
+    with pytest.raises(ValueError, match=want):
+        make()

@@ -71,6 +71,9 @@ class FakeNode:
     fate: Callable[[Trial, int], str] = lambda _trial, _number: "measured"
     """What becomes of the so manyth pod (from 1) of a trial: measured, disrupted, image pull, unschedulable."""
     survey_fate: str = "measured"
+    """As of a trial, or server image pull: only llama-server's own image can't be had."""
+    build: int = 11549
+    """What llama-server says of itself."""
     refused: str = ""
     """Why the API server takes no pod of a Job; empty: it takes them."""
     deploys_s: float = 20.0
@@ -193,8 +196,12 @@ class FakeNode:
         wanted = dict(word.split("=", 1) for word in survey["args"] if "=" in word)
         found = {name: self._looked_at(path) for name, path in wanted.items()}
         self.cluster.container_logs[namespace, pod, "survey", False] = _text(survey_frames(found))
-        self.cluster.container_logs[namespace, pod, "version", False] = "version: 11549 (abc1234)\n"
         at = made + timedelta(seconds=CLIENT_STARTS_S)
+        if self.survey_fate == "server image pull":
+            waiting = {"name": "version", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+            self._pod_is(job, pod, "Running", containerStatuses=[_ended("survey", 0, at, at), waiting])
+            return
+        self.cluster.container_logs[namespace, pod, "version", False] = f"version: {self.build} (abc1234)\n"
         ended = [_ended(name, 0, at, at) for name in ("survey", "version")]
         self._pod_is(job, pod, "Succeeded", containerStatuses=ended)
         self._job_is(job, "Complete", "CompletionsReached")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotune.controller.cluster import Object
-from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, LLAMA_WORKLOAD, SECRET
+from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, JOB, LLAMA_WORKLOAD, SECRET
 from tests.controller.manifests import NAMESPACE, TEMPLATE, config_map, owned, target, targeting, workload
 from tests.controller.simulation import Simulation, assert_good_statuses, world
 
@@ -18,6 +18,7 @@ PROMPTS = "workload__inline__prompts"
 (SERVER,) = TEMPLATE["spec"]["containers"]
 LOGGER = {"name": "logger", "image": "fluent/fluent-bit:4"}
 FROM_MAP = {"configMapKeyRef": {"name": "prompts", "key": "p.jsonl"}}
+KEPT = {"secretKeyRef": {"name": "slots", "key": "n"}}
 BROKEN = '{"text": "a secret question"}\n{"text": \n'
 
 
@@ -99,6 +100,44 @@ ROWS: dict[str, tuple[list[Object], str, list[str]]] = {
         "Refused",
         ["command", "shell"],
     ),
+    "an image that is not llama-server": (
+        served(**{f"{CONTAINERS}__0__image": "vllm/vllm-openai:latest", "container": "llama"}),
+        "Refused",
+        ["image", "vLLM"],
+    ),
+    "a command that is not llama-server": (
+        targeted({f"{CONTAINERS}__0__command": ["httpd", "-f"]}, container="llama"),
+        "Refused",
+        ["command", "httpd", "llama-server"],
+    ),
+    "a router": (served(**{ARGS: ["--models-dir", "/models"]}), "Refused", ["container llama args", "router", "-m"]),
+    "no model at all": (served(**{ARGS: ["-np", "1"]}), "Refused", ["container llama args", "-m"]),
+    "a server of embeddings": (served(**{ARGS: [*SERVER["args"], "--embedding"]}), "Refused", ["--embedding"]),
+    "slots that a Secret keeps": (
+        served(**{f"{CONTAINERS}__0__env": [{"name": "LLAMA_ARG_N_PARALLEL", "valueFrom": KEPT}], ARGS: ["-m", "x"]}),
+        "Refused",
+        ["LLAMA_ARG_N_PARALLEL", "Secret"],
+    ),
+    "a Deployment that is scaled to zero": (
+        [target(replicas=0), targeting()],
+        "ReferenceNotFound",
+        ["spec.replicas", "0"],
+    ),
+    "an image that does not say its build, and a shell": (
+        served(**{f"{CONTAINERS}__0__image": "llama.cpp:server", f"{CONTAINERS}__0__command": ["sh", "-c", "x"]}),
+        "Refused",
+        ["command", "shell"],
+    ),
+    "an image that does not say its build, and a flag without its value": (
+        served(**{f"{CONTAINERS}__0__image": "llama.cpp:server", ARGS: [*SERVER["args"], "-b"]}),
+        "Refused",
+        ["container llama args", "-b", "value"],
+    ),
+    "a container that is called like the load client": (
+        served(**{f"{CONTAINERS}__0__name": "load-client"}),
+        "Refused",
+        ["container", "load-client"],
+    ),
     "a model that is none of the variants": (
         served(**{ARGS: ["-m", "/models/x.gguf"]}),
         "Refused",
@@ -117,10 +156,15 @@ ROWS: dict[str, tuple[list[Object], str, list[str]]] = {
 }
 
 
+OF_THE_WEIGHTS = {"prompts that fit no model", "a model file that is not there"}
+"""Which only a survey finds out. For all else its pod would be waste, and where it waits for a node nothing is said."""
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_bad_input_is_a_condition_with_the_field_and_the_cure(row):
     manifests, reason, words = ROWS[row]
     simulation = Simulation(world(seconds=lambda _: 2.0))
+    simulation.node.survey_fate = "measured" if row in OF_THE_WEIGHTS else "unschedulable"
     simulation.apply(*manifests)
     before = simulation.cluster.find(DEPLOYMENT, NAMESPACE, "web")
     await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=60)
@@ -139,10 +183,25 @@ async def test_bad_input_is_a_condition_with_the_field_and_the_cure(row):
     assert len(simulation.cluster.requests) - mark <= 800
     writes = [one for one in simulation.cluster.requests[mark:] if one.is_write]
     assert {one.kind for one in writes} <= {"Job", "NetworkPolicy", "LlamaDeployment"}
+    surveys = [one for one in simulation.cluster.writes if one.kind == JOB.name]
+    assert (surveys != []) == (row in OF_THE_WEIGHTS)
     assert simulation.trials() == []
     after = simulation.cluster.find(DEPLOYMENT, NAMESPACE, "web")
     assert (before and before["spec"]) == (after and after["spec"])
     assert_good_statuses(simulation)
+
+
+@pytest.mark.parametrize(("build", "refused"), [(6000, False), (11549, True)])
+async def test_a_flag_that_only_some_builds_take_is_judged_once_the_image_has_said_which_it_is(build, refused):
+    simulation = Simulation(world(seconds=lambda _: 2.0))
+    simulation.node.build = build
+    image = {f"{CONTAINERS}__0__image": "llama.cpp:server", ARGS: [*SERVER["args"][:8], "--no-mmap"]}
+    simulation.apply(owned(**image))
+    await simulation.run(
+        lambda: "True" in {simulation.says(one)[0] for one in ("Stalled", "TargetResolved")}, most_s=60
+    )
+    assert [one for one in simulation.cluster.writes if one.kind == JOB.name] != []
+    assert simulation.says("Stalled") == (("True", "Refused") if refused else ("", ""))
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,48 @@ async def test_a_survey_whose_image_cannot_be_pulled_is_said_and_tried_ever_more
     assert_good_statuses(simulation)
 
 
+async def test_a_server_image_that_cannot_be_had_is_said_before_any_trial_waits_for_a_gpu():
+    simulation = simulated()
+    simulation.node.survey_fate = "server image pull"
+    simulation.node.fate = lambda _trial, _number: "unschedulable"
+    simulation.apply(owned())
+    began = simulation.now
+    await simulation.run(lambda: simulation.says("Stalled")[0] == "True", most_s=HOUR)
+    assert (simulation.now - began).total_seconds() < 200
+    assert simulation.says("Stalled") == ("True", "ImagePullFailed")
+    message = simulation.condition("Stalled")["message"]
+    assert "container llama: image ghcr.io/ggml-org/llama.cpp:server-b11549 can't be had (no such image)" in message
+    pods = simulation.node.pods_of.total()
+    await simulation.run(most_s=HOUR)
+    assert simulation.says("Stalled") == ("True", "ImagePullFailed")
+    assert simulation.node.pods_of.total() - pods <= 16
+    assert simulation.trials() == []
+    simulation.node.survey_fate = "measured"
+    simulation.node.fate = lambda _trial, _number: "measured"
+    await simulation.until_decided()
+    assert simulation.says("Stalled") == ("", "")
+    assert simulation.status()["environment"]["engine"] == "b11549"  # not what was known while it could not be had
+    assert_good_statuses(simulation)
+
+
+async def test_what_failed_before_a_server_was_refused_is_not_said_of_the_next_one():
+    simulation = simulated()
+    simulation.node.survey_fate = "image pull"
+    simulation.apply(target(), targeting())
+    await simulation.run(lambda: simulation.says("Stalled") == ("True", "ImagePullFailed"), most_s=HOUR)
+    simulation.apply(target(template__spec__containers__0__command=["sh", "-c", "llama-server -m x"]))
+    await simulation.run(lambda: simulation.says("Stalled") == ("True", "Refused"), most_s=60)
+    assert simulation.says("Stalled") == ("True", "Refused")
+    await simulation.run(most_s=60)
+    assert simulation.jobs() == []
+    simulation.node.survey_fate = "unschedulable"
+    simulation.apply(target())
+    await simulation.run(lambda: simulation.jobs() != [] and simulation.says("Stalled")[0] != "True", most_s=30)
+    assert simulation.says("Stalled") == ("", "")
+    assert simulation.says("Reconciling") == ("True", "Progressing")
+    assert_good_statuses(simulation)
+
+
 async def test_a_survey_that_is_always_interrupted_is_tried_ever_more_rarely_and_then_a_person_is_asked():
     simulation = simulated()
     simulation.node.survey_fate = "disrupted"

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slotune.controller.cluster import Object
 from slotune.controller.kinds import DEPLOYMENT, LLAMA_DEPLOYMENT
 from slotune.controller.references import References, gather_references, parse
 from slotune.controller.store import Store
-from slotune.controller.understanding import NotUnderstood, Surveyed, Understood, survey_digest, understand
+from slotune.controller.understanding import (
+    NotUnderstood,
+    Surveyed,
+    Understood,
+    refused_unseen,
+    survey_digest,
+    understand,
+)
+from slotune.llama.build_defaults import NEWEST_KNOWN
+from slotune.llama.build_number import build_of_image
+from slotune.tuning.possible_builds import possible_builds
 from slotune.tuning.trial_objects import candidate_hash, settings_of
 from tests.controller.fake_cluster import FakeCluster
 from tests.controller.fake_node import tiny_model
@@ -143,6 +157,64 @@ async def test_a_survey_is_named_after_what_it_looks_at():
     moved = owned(models__0__path="/models/x.gguf", **{ARGS_AT: ["-m", "/models/x.gguf", *ARGS[2:]]})
     for changed in (moved, owned(rerun={"reason": "again"}), owned(template__spec__containers__0__image="other:1")):
         assert survey_digest(await gathered(changed)) != plain
+
+
+# ------------------------------------------------------------------- before anybody looked at the weights
+
+SERVERS = sorted((Path(__file__).parent.parent / "tuning" / "servers").glob("*.yaml"))
+BUILDS = (None, 5000, 6000, 7000, 9500, 11549)
+CLASS_OF_SERVERS = {**GPU_CLASS, "spec": {"pricePerHour": "1", "resourceName": "nvidia.com/gpu"}}
+
+
+def of_the_corpus(path: Path) -> list[Object]:
+    """A server as people run them, with a LlamaDeployment."""
+    text = path.read_text()
+    documents = [*yaml.safe_load_all(text)]
+    for one in documents:
+        one["metadata"] |= {"namespace": NAMESPACE, **({"name": "web"} if one["kind"] == "Deployment" else {})}
+    container = re.search(r"^# container: (.*)$", text, re.MULTILINE)
+    named = {} if container is None else {"container": container[1]}
+    about = targeting(models=[{"name": "Q8", "path": "/models/model.gguf"}], **named)
+    return [CLASS_OF_SERVERS, *documents, about]
+
+
+def said_after(references: References, model: str = "F16", builds: Iterable[int | None] = BUILDS) -> set[str | None]:
+    """Everything that may be said once the weights were looked at; None is a search."""
+    facts = {model: tiny_model(model)}
+    found = [understand(references, Surveyed(facts, build)) for build in builds]
+    return {one.message if isinstance(one, NotUnderstood) else None for one in found}
+
+
+def assert_just_as_certain(before: NotUnderstood | None, after: set[str | None]) -> None:
+    """What is told before is told after, whatever is found; and what is told after each time is told before."""
+    if before is None:
+        assert None in after or not set.intersection(*(set(str(one).split("; ")) for one in after))
+    else:
+        problems = set(before.message.partition(": ")[2].split("; "))
+        assert all(one is not None and problems <= set(one.partition(": ")[2].split("; ")) for one in after)
+
+
+@pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
+async def test_what_is_refused_before_the_weights_are_seen_is_refused_in_the_same_words_after_it(path):
+    references = await gathered(*of_the_corpus(path))
+    if references.manifests is None:
+        assert references.missing  # which is told before anything of it is read
+        return
+    tagged = build_of_image(references.manifests.container.image)
+    before = refused_unseen(references)
+    assert_just_as_certain(before, said_after(references, "Q8", BUILDS if tagged is None else (None, NEWEST_KNOWN)))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--no-mmap"], ["-kvu"], ["-fa", "-b", "512"], ["-cd", "1"], ["-np", "nine"], ["--no-mmap", "-b", "-cram", "0"]],
+    ids=" ".join,
+)
+async def test_no_kind_of_build_is_forgotten_where_an_image_does_not_say_its_own(args):
+    image = {"template__spec__containers__0__image": "llama.cpp:server", ARGS_AT: ["-m", "/models/f16.gguf", *args]}
+    references = await gathered(owned(**image))
+    near = {build for one in possible_builds("llama.cpp:server") if one for build in (one - 1, one, one + 1)}
+    assert_just_as_certain(refused_unseen(references), said_after(references, builds=(None, *near)))
 
 
 # ------------------------------------------------------------------- today

@@ -147,9 +147,10 @@ def test_it_reads_as_the_user_that_the_server_runs_as():
     assert survey(BARE)["spec"]["template"]["spec"]["containers"][0]["securityContext"]["runAsUser"] == 65532
 
 
-def test_a_container_that_is_called_like_ours_is_refused():
-    template = {"spec": {**BARE["spec"], "initContainers": [{"name": "survey", "image": "x"}]}}
-    with pytest.raises(UnusableTemplateError, match="survey"):
+@pytest.mark.parametrize("name", ["survey", "version", "load-client"])
+def test_a_container_that_is_called_like_ours_is_refused(name):
+    template = {"spec": {**BARE["spec"], "initContainers": [{"name": name, "image": "x"}]}}
+    with pytest.raises(UnusableTemplateError, match=name):
         survey(template)
 
 
@@ -166,7 +167,9 @@ def survey_pod(reader: Object, version: Object, **changes: Any) -> Object:
 
 def judge(made: Object | None, logs: dict[LogRequest, str] | None = None, **more: Any) -> Any:
     facts = None if made is None else PodFacts.from_object(made)
-    return judge_survey(JobFacts.from_object(job()), facts, logs or {}, capacity_timeout_s=1800.0, now=NOW, **more)
+    return judge_survey(
+        JobFacts.from_object(job()), facts, logs or {}, server="llama", capacity_timeout_s=1800.0, now=NOW, **more
+    )
 
 
 RUNNING = {"running": {"startedAt": ago(5)}}
@@ -201,8 +204,10 @@ def test_the_build_is_the_number_that_any_form_of_version_has(said: str, build: 
 
 def test_a_version_that_takes_for_ever_is_not_waited_for():
     logs = {SURVEY_LOG: log_of(FOUND)}
-    assert isinstance(judge(survey_pod(ended(0, finished=9), RUNNING), logs), Waiting)
-    assert isinstance(judge(survey_pod(ended(0, finished=70), RUNNING), logs), Surveyed)
+    long_since = {"running": {"startedAt": ago(65)}}
+    assert isinstance(judge(survey_pod(ended(0, finished=9), long_since), logs), Waiting)
+    assert isinstance(judge(survey_pod(ended(0, finished=70), RUNNING), logs), Waiting)  # its image took its time
+    assert judge(survey_pod(ended(0, finished=70), long_since), logs) == Surveyed(FOUND, None, "llama@sha256:bb")
 
 
 def test_a_fetch_that_failed_blocks_and_names_the_container():
@@ -218,6 +223,48 @@ def test_an_image_that_is_not_there_is_known_from_either_container():
     judgement = judge(made)
     assert isinstance(judgement, Blocked)
     assert "llama:1" in judgement.message
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_a_server_image_that_cannot_be_had_blocks_although_the_files_were_read(reason):
+    logs = {SURVEY_LOG: log_of(FOUND)}
+    made = survey_pod(ended(0, finished=3000), waiting(reason, "not found"))
+    judgement = judge(made, logs)
+    assert isinstance(judgement, Blocked)
+    assert judgement.reason == "ImagePullFailed"
+    assert judgement.message.startswith("container llama: image llama:1 can't be had (not found)")
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(60)}
+    made = survey_pod(ended(0, finished=50), waiting(reason, "not found"), conditions=[placed])
+    stumbles = judge(made, logs)
+    assert isinstance(stumbles, Waiting)
+    assert stumbles.reason == reason
+
+
+def test_a_server_image_that_is_still_fetched_is_waited_for_until_the_pods_deadline():
+    logs = {SURVEY_LOG: log_of(FOUND)}
+    fetched = survey_pod(ended(0, finished=500), waiting("ContainerCreating"))
+    assert isinstance(judge(fetched, logs), Waiting)
+    unknown = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}}
+    for state in (waiting("ContainerCreating"), unknown):
+        late = judge(survey_pod(ended(0), state, phase="Failed", reason="DeadlineExceeded"), logs)
+        assert isinstance(late, Blocked)
+        assert late.reason == "NotStartedInTime"
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": "x"}
+    lost = judge(survey_pod(ended(0), unknown, phase="Failed", conditions=[evicted]), logs)
+    assert isinstance(lost, Retry)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        waiting("CreateContainerError", "no such device"),
+        {"terminated": {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}},
+    ],
+    ids=["device", "program"],
+)
+def test_a_server_that_only_lacks_what_a_gpu_brings_says_no_version_and_that_is_all(state):
+    made = survey_pod(ended(0, finished=70), state)
+    assert judge(made, {SURVEY_LOG: log_of(FOUND)}) == Surveyed(FOUND, None, "llama@sha256:bb")
 
 
 def test_a_survey_that_broke_says_so_and_a_lost_one_is_run_again():

@@ -37,7 +37,7 @@ from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, st
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
-from slotune.controller.understanding import Surveyed, Understood, survey_digest, understand
+from slotune.controller.understanding import Surveyed, Understood, refused_unseen, survey_digest, understand
 from slotune.controller.world import Trials, gather_trials, read_trial, running_trials
 from slotune.llama.log_lines import LogFacts
 from slotune.production.looks import take_look
@@ -187,7 +187,7 @@ class Observer:
             observed.references, digest, self._store, self._cluster, known=known, now=observed.now
         )
         if survey.surveyed is None:
-            return replace(observed, survey=survey)
+            return replace(observed, survey=survey, understood=refused_unseen(observed.references))
         if survey.surveyed.build is not None:  # else the first trial may say it, and then another look finds it
             self._surveyed[digest] = survey.surveyed
         while len(self._surveyed) > REMEMBERED:

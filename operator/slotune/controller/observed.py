@@ -43,7 +43,7 @@ class Observed:
     settings: Settings
     now: datetime
     understood: Understood | NotUnderstood | None = None
-    """None while the weights were not looked at."""
+    """None while the weights were not looked at, and nothing else is in the way."""
     survey: Survey | None = None
     trials: Trials = field(default_factory=Trials)
     running: int = 0

@@ -121,15 +121,16 @@ def _missing(draft: Draft, observed: Observed) -> bool:
     return True
 
 
-def _not_surveyed(draft: Draft, observed: Observed) -> bool:
-    return not survey(draft, observed)
-
-
 def _not_understood(draft: Draft, observed: Observed) -> bool:
     if not isinstance(observed.understood, NotUnderstood):
         return False
+    draft.set(failures=None)  # what failed before was another question, and must not be said of the next one
     _stand_still(draft, observed, observed.understood.reason, observed.understood.message)
     return True
+
+
+def _not_surveyed(draft: Draft, observed: Observed) -> bool:
+    return not survey(draft, observed)
 
 
 _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
@@ -139,8 +140,8 @@ _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
     unknown_time_zone,
     _not_served,
     _missing,
-    _not_surveyed,
     _not_understood,
+    _not_surveyed,
 )
 """In this order: what a person decided before what is so, what costs nothing before what takes a pod."""
 

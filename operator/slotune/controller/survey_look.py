@@ -50,15 +50,16 @@ async def look_at_survey(
     newest = newest_pod(pods, job.uid)
     pod = None if newest is None else PodFacts.from_object(newest)
     assert references.deployment is not None
+    assert references.manifests is not None
     judgement = judge_survey(
         job,
         pod,
         {} if pod is None else await read_logs(cluster, namespace, pod.name, needed_survey_logs(pod)),
+        server=references.manifests.container.name,
         capacity_timeout_s=float(parse_duration(references.deployment.spec.sandbox.capacity_timeout)),
         now=now,
         events=await read_events(cluster, namespace, name, pod),
     )
-    assert references.manifests is not None
     first = next(iter(references.manifests.gpu_classes.values()))
     judgement = naming_the_class(judgement, first, 0, list(store.of(NODE).values()), now)
     return Survey(digest, name, None, job, judgement)

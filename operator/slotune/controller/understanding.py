@@ -1,14 +1,16 @@
 """From what a LlamaDeployment refers to, to a search problem: or why there is none, or what must be looked at first.
 
 Pure. The command line makes the same problem from files (:mod:`slotune.tuning.reading`); here the weights' facts come
-from a survey, since an operator cannot read what lies in a user's volume.
+from a survey, since an operator cannot read what lies in a user's volume. A survey takes a pod, and that may wait for a
+node. So the same reading is asked before it, too, with everything that it may find: what is refused each time in the
+same words is refused at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from slotune.api.references import Manifests
 from slotune.api.v1alpha1 import Question
@@ -16,6 +18,7 @@ from slotune.controller.identity import digest_of, pod_digest
 from slotune.controller.reasons import Reason
 from slotune.controller.references import References
 from slotune.llama.model_facts import ModelFacts
+from slotune.load.demand import Demand
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
 from slotune.rollout.facts import CANDIDATE_ANNOTATION
@@ -25,13 +28,16 @@ from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.pod_reading import read_pod
-from slotune.tuning.reading import Reading, Today, reading_of
-from slotune.tuning.refusal import RefusedServerError
+from slotune.tuning.possible_builds import possible_builds
+from slotune.tuning.reading import Reading, Today, check_unseen, reading_of
+from slotune.tuning.refusal import RefusedFlagsError, RefusedServerError
 from slotune.tuning.server_refusals import refusals
 from slotune.tuning.traffic import demand_of
 from slotune.tuning.trial_objects import candidate_hash, candidate_of
 
-__all__ = ["NotUnderstood", "Surveyed", "Understood", "survey_digest", "understand"]
+__all__ = ["NotUnderstood", "Surveyed", "Understood", "refused_unseen", "survey_digest", "understand"]
+
+_REFUSALS: Final = (InvalidInputError, InputFileError, DemandError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,24 @@ def survey_digest(references: References) -> str:
     return digest_of([pod, paths, references.rerun, references.status.search_epoch])[:10]
 
 
+def refused_unseen(references: References) -> NotUnderstood | None:
+    """Why no search can begin, whatever a survey would find: weights of any kind, an image of any build."""
+    manifests = references.manifests
+    assert manifests is not None
+    try:
+        _checked_demand(references)
+    except _REFUSALS as error:
+        return _told(error)
+    today = _today(references, _rolled_out(references))
+    first, *others = possible_builds(manifests.container.image)
+    said = _refused_if(manifests, today, first)
+    for build in others:
+        if said is None:
+            return None
+        said = _in_common(said, _refused_if(manifests, today, build))
+    return None if said is None else _told(said)
+
+
 def understand(references: References, surveyed: Surveyed) -> Understood | NotUnderstood:
     """Make the problem. Nothing raises: what is wrong is said with field, value and cure."""
     manifests, deployment = references.manifests, references.deployment
@@ -104,36 +128,67 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     epoch = references.status.search_epoch
     environment = _environment(manifests, template)
     engine = digest_of([manifests.container.image, surveyed.build, pod, environment, references.rerun, epoch])
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
-    rolled_out = annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
+    rolled_out = _rolled_out(references)
     try:
-        if found := refusals(
-            manifests.template,
-            manifests.container.name,
-            references.target_as_before or {},
-            gpu_resource=next(iter(manifests.gpu_classes.values())).spec.resource_name,
-            config_maps=manifests.config_maps,
-            claim_templates=references.claim_templates,
-        ):
-            raise RefusedServerError(found)
         reading = reading_of(
             manifests,
-            demand_of(manifests),
+            _checked_demand(references),
             surveyed.models,
             engine=engine,
             today=_today(references, rolled_out),
             build=surveyed.build,
         )
-    except InvalidInputError as error:
-        return NotUnderstood(Reason.REFUSED, str(error))
-    except (InputFileError, DemandError) as error:
-        return NotUnderstood(Reason.INVALID_WORKLOAD, str(error))
+    except _REFUSALS as error:
+        return _told(error)
     about = dict(references.about)
     inputs = digest_of([about, reading.space.context, candidate_hash(reading.baseline.candidate)])
     written = baseline_of(manifests, surveyed.models, next(iter(manifests.gpu_classes)), surveyed.build)
     reading = _with_replicas_of_then(reading, references, inputs)
     question = _question(references, reading, surveyed)
     return Understood(reading, manifests, surveyed, pod, inputs, question, written, rolled_out)
+
+
+def _refused_if(manifests: Manifests, today: Today | None, build: int | None) -> InvalidInputError | None:
+    """What is said of the server if its program is of that build."""
+    try:
+        check_unseen(manifests, today=today, build=build)
+    except InvalidInputError as error:
+        return error
+    return None
+
+
+def _in_common(one: InvalidInputError, other: InvalidInputError | None) -> InvalidInputError | None:
+    """What both say; of several flags those that both refuse, for the same reason."""
+    if isinstance(one, RefusedFlagsError) and isinstance(other, RefusedFlagsError):
+        return one.also_in(other)
+    return one if other is not None and str(one) == str(other) else None
+
+
+def _checked_demand(references: References) -> Demand:
+    """The traffic, for a server that is tuned at all. Raises one of :data:`_REFUSALS`."""
+    manifests = references.manifests
+    assert manifests is not None
+    if found := refusals(
+        manifests.template,
+        manifests.container.name,
+        references.target_as_before or {},
+        gpu_resource=next(iter(manifests.gpu_classes.values())).spec.resource_name,
+        config_maps=manifests.config_maps,
+        claim_templates=references.claim_templates,
+    ):
+        raise RefusedServerError(found)
+    return demand_of(manifests)
+
+
+def _told(error: Exception) -> NotUnderstood:
+    reason = Reason.REFUSED if isinstance(error, InvalidInputError) else Reason.INVALID_WORKLOAD
+    return NotUnderstood(reason, str(error))
+
+
+def _rolled_out(references: References) -> str | None:
+    """Hash of the candidate that the target carries by slotune's hand."""
+    annotations = ((references.template or {}).get("metadata") or {}).get("annotations") or {}
+    return annotations.get(CANDIDATE_ANNOTATION) if references.target is not None else None
 
 
 def _environment(manifests: Manifests, template: Mapping[str, Any]) -> list[tuple[object, str | None]]:

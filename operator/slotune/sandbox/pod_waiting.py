@@ -8,9 +8,17 @@ from typing import Final
 
 from slotune.sandbox.judgement import Blocked, Judgement, Retry, Waiting
 from slotune.sandbox.pod_case import Case, PodCase
+from slotune.sandbox.pod_ends import LOST
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, JobFacts
 
-__all__ = ["waiting_for", "waiting_for_its_start", "waiting_for_its_volumes", "without_pod"]
+__all__ = [
+    "has_its_image",
+    "waiting_for",
+    "waiting_for_its_image",
+    "waiting_for_its_start",
+    "waiting_for_its_volumes",
+    "without_pod",
+]
 
 GRACE_S = 120.0
 """A registry that stumbles, a ConfigMap that comes a moment later, a webhook that restarts: kubelet and the Job's
@@ -58,6 +66,17 @@ def waiting_for_its_start(case: PodCase) -> Judgement | None:
     """Whatever keeps containers from being made; None when nothing is known to."""
     looks = (_for_its_turn, _for_a_node, _for_a_container)
     return next((found for look in looks if (found := look(case)) is not None), None)
+
+
+def waiting_for_its_image(case: PodCase, container: ContainerFacts) -> Judgement | None:
+    """Whether a container's image can be had; None when nothing is known against it."""
+    return _cannot_start(container, _placed_s(case)) if container.waiting_reason in _PULL else None
+
+
+def has_its_image(container: ContainerFacts) -> bool:
+    """Whether it came as far as its image, which kubelet fetches before it makes anything else."""
+    ended = container.ended is not None and container.ended.reason not in LOST
+    return ended or container.first_start is not None or container.waiting_reason in _MAKE
 
 
 def _for_a_pod(waited_s: float, capacity_timeout_s: float) -> Judgement:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SANDBOX_LABEL, SURVEY_LABEL
+from slotune.api.labels import DEPLOYMENT_LABEL, LOAD_CLIENT, MANAGED_BY, MANAGED_BY_LABEL, SANDBOX_LABEL, SURVEY_LABEL
 from slotune.api.quantities import parse_duration, parse_quantity
 from slotune.api.v1alpha1.gpu_class import GPUClass
 from slotune.api.v1alpha1.sandbox import Sandbox
@@ -75,6 +75,8 @@ def survey_job(
         UnusableTemplateError: no Job can be made; says what to change.
     """
     kept = kept_of(template, server.container, list(models.values()))
+    if LOAD_CLIENT in kept.container_names:  # no trial could be made either, and this is the first that is made
+        raise UnusableTemplateError("container", LOAD_CLIENT, "slotune's own container has this name: give it another")
     for taken in {SURVEY, VERSION} & {str(container["name"]) for container in kept.init_containers}:
         raise UnusableTemplateError("initContainers", taken, "slotune's own container has this name: give it another")
     pod = pod_base(kept, gpu_class, sandbox)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from slotune.llama.build_number import build_of_text
@@ -23,7 +24,13 @@ from slotune.sandbox.pod_ends import (
     refused_by_its_node,
 )
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts, JobFacts, PodFacts
-from slotune.sandbox.pod_waiting import waiting_for_its_start, waiting_for_its_volumes, without_pod
+from slotune.sandbox.pod_waiting import (
+    has_its_image,
+    waiting_for_its_image,
+    waiting_for_its_start,
+    waiting_for_its_volumes,
+    without_pod,
+)
 from slotune.sandbox.survey_job import SURVEY, VERSION
 from slotune.sandbox.survey_report import SurveyError, survey_from_log
 
@@ -32,7 +39,11 @@ __all__ = ["Surveyed", "judge_survey", "needed_survey_logs"]
 SURVEY_LOG: Final = LogRequest(SURVEY, tail_lines=1000)
 VERSION_LOG: Final = LogRequest(VERSION, tail_lines=50)
 VERSION_PATIENCE_S: Final = 60.0
-"""How long the version may take after the survey ended: some builds initialise a GPU first."""
+"""How long the version may take once the survey has ended and its image is there: some builds initialise a GPU first.
+
+The image itself is waited for. Every trial needs it, too: to fetch it, or to learn that it can't be had, takes no GPU
+here, and there it would.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +74,65 @@ def judge_survey(
     pod: PodFacts | None,
     logs: Logs,
     *,
+    server: str,
     capacity_timeout_s: float,
     now: datetime,
     events: Sequence[EventFacts] = (),
 ) -> Surveyed | Judgement:
-    """Say where a survey stands: never :class:`~slotune.sandbox.judgement.Ended`, which is a trial's."""
+    """Say where a survey stands: never :class:`~slotune.sandbox.judgement.Ended`, which is a trial's.
+
+    ``server`` is the name that llama-server's container has in the user's template."""
     if job is None:
         return Retry("JobLost", "the survey's Job was deleted while it ran")
     if pod is None:
         return without_pod(job, events, capacity_timeout_s, now)
-    case = PodCase(job=job, pod=pod, logs=logs, events=events, capacity_timeout_s=capacity_timeout_s, now=now)
-    ends = (_surveyed, held_back, disrupted, refused_by_its_node, deleted, init_container_failed, _failed, job_failed)
-    for gate in (*ends, waiting_for_its_start, _at_work):
+    case = SurveyCase(
+        job=job, pod=pod, logs=logs, events=events, capacity_timeout_s=capacity_timeout_s, now=now, server=server
+    )
+    ends = (_surveyed, _out_of_time, held_back, disrupted, refused_by_its_node, deleted, init_container_failed, _failed)
+    for gate in (*ends, job_failed, _without_the_servers_image, waiting_for_its_start, _at_work):
         found: Surveyed | Judgement | None = gate(case)
         if found is not None:
             return found
     return waiting_for_its_volumes(case)
 
 
-def _surveyed(case: PodCase) -> Surveyed | Waiting | None:
+@dataclass(frozen=True, kw_only=True)
+class SurveyCase(PodCase):
+    """One survey in its pod."""
+
+    server: str
+
+    @cached_property
+    def found(self) -> dict[str, ModelFacts | SurveyError] | None:
+        """What it says of the model files; None while it is at work, or when that was lost."""
+        survey = self.pod.containers.get(SURVEY)
+        return None if survey is None or survey.ended is None else survey_from_log(self.logs.get(SURVEY_LOG, ""))
+
+
+def _surveyed(case: SurveyCase) -> Surveyed | Waiting | None:
     survey, version = case.pod.containers.get(SURVEY), case.pod.containers.get(VERSION)
-    models = survey_from_log(case.logs.get(SURVEY_LOG, ""))
-    if survey is None or survey.ended is None or models is None:
+    if survey is None or survey.ended is None or case.found is None:
         return None
-    ended_at = survey.ended.finished_at
-    patient = ended_at is not None and (case.now - ended_at).total_seconds() < VERSION_PATIENCE_S
+    if version is not None and not has_its_image(version):
+        return None
+    since = [time for time in (survey.ended.finished_at, version and version.first_start) if time]
+    patient = bool(since) and (case.now - max(since)).total_seconds() < VERSION_PATIENCE_S
     if patient and not case.pod.over and (version is None or version.ended is None):
         return Waiting("Running", "Surveying", "llama-server says its version")
     build = build_of_text(case.logs.get(VERSION_LOG, ""))
-    return Surveyed(models, build, "" if version is None else version.image_id)
+    return Surveyed(case.found, build, "" if version is None else version.image_id)
 
 
-def _failed(case: PodCase) -> Judgement | None:
-    survey = case.pod.containers.get(SURVEY)
+def _out_of_time(case: SurveyCase) -> Blocked | None:
     if case.pod.over and case.pod.reason == "DeadlineExceeded":
         return Blocked("NotStartedInTime", "the survey's pod was not ready before its deadline: see its events")
-    if survey is None or survey.ended is None:
+    return None
+
+
+def _failed(case: SurveyCase) -> Judgement | None:
+    survey = case.pod.containers.get(SURVEY)
+    if survey is None or survey.ended is None or case.found is not None:
         return None
     said = last_line(case.logs.get(SURVEY_LOG, "")) or survey.ended.message[:LINE]
     if survey.ended.reason == "OOMKilled":
@@ -108,7 +142,13 @@ def _failed(case: PodCase) -> Judgement | None:
     return Blocked("SurveyFailed", f"the survey failed (exit code {survey.ended.exit_code}){quoted(said)}")
 
 
-def _at_work(case: PodCase) -> Judgement | None:
+def _without_the_servers_image(case: SurveyCase) -> Judgement | None:
+    """In the words that a trial would have for it: with the name of the user's container."""
+    version = case.pod.containers.get(VERSION)
+    return None if version is None else waiting_for_its_image(case, replace(version, name=case.server))
+
+
+def _at_work(case: SurveyCase) -> Judgement | None:
     survey: ContainerFacts | None = case.pod.containers.get(SURVEY)
     if survey is None or survey.running_since is None:
         return None

@@ -20,7 +20,7 @@ from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, t
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod, references_in
-from slotune.tuning.refusal import RefusedServerError
+from slotune.tuning.refusal import RefusedFlagsError, RefusedServerError
 from slotune.tuning.server_refusals import refusals
 
 __all__ = ["REDACTED", "Baseline", "baseline_of", "check_server", "read_baseline", "without_values"]
@@ -34,7 +34,7 @@ SOCKET = ".sock"
 """How an address ends that is a UNIX socket."""
 
 _ANY_CONTEXT = 2**20
-"""Tokens: stands for a training context where no number of tokens is looked at."""
+"""Tokens: stands for a training context that nobody has looked at. Flags are refused for none."""
 
 _TEXTS = frozenset({"--host", "-a"})
 """Of what slotune writes itself, the flags that a reference may stay in: nothing is computed from them."""
@@ -93,19 +93,28 @@ class Baseline:
 
 
 def baseline_of(
-    manifests: Manifests, models: Mapping[str, ModelFacts], gpu_class: str, build: int | None = None
+    manifests: Manifests, models: Mapping[str, ModelFacts] | None, gpu_class: str, build: int | None = None
 ) -> Baseline:
-    """Read the server's own flags. ``build``: what the program itself said; None goes by the image's tag.
+    """Read the server's own flags.
+
+    Args:
+        manifests: checked manifests.
+        models: facts of the weights, by variant; None: nobody has looked at them, so the baseline's context may be
+            another one. Whether it is refused does not depend on them.
+        gpu_class: the one that it runs on.
+        build: what the program itself said; None goes by the image's tag.
 
     Raises:
         InvalidInputError: as :func:`read_baseline`.
     """
+    variants = manifests.deployment.spec.models
+    unknown = dict.fromkeys((variant.name for variant in variants), _ANY_CONTEXT)
     return read_baseline(
         manifests.template,
         manifests.container,
         manifests.config_maps,
-        variants=manifests.deployment.spec.models,
-        training_context={name: facts.context_length for name, facts in models.items()},
+        variants=variants,
+        training_context=unknown if models is None else {name: one.context_length for name, one in models.items()},
         gpu_class=gpu_class,
         gpu_resource=manifests.gpu_classes[gpu_class].spec.resource_name,
         build=build,
@@ -118,19 +127,8 @@ def check_server(manifests: Manifests) -> tuple[str, ...]:
     Raises:
         InvalidInputError: as :func:`read_baseline`.
     """
-    template, container, config_maps = manifests.template, manifests.container, manifests.config_maps
-    variants = manifests.deployment.spec.models
-    gpu_class, found = next(iter(manifests.gpu_classes.items()))
-    defaults = read_baseline(
-        template,
-        container,
-        config_maps,
-        variants=variants,
-        training_context=dict.fromkeys((variant.name for variant in variants), _ANY_CONTEXT),
-        gpu_class=gpu_class,
-        gpu_resource=found.spec.resource_name,
-    ).defaults
-    pod = read_pod(template, container, config_maps)
+    defaults = baseline_of(manifests, None, next(iter(manifests.gpu_classes))).defaults
+    pod = read_pod(manifests.template, manifests.container, manifests.config_maps)
     return (*pod.notes, *defaults.notes, *read(pod.arguments, pod.environment, defaults.build).notes)
 
 
@@ -159,7 +157,8 @@ def read_baseline(
 
     Raises:
         RefusedServerError: slotune does not tune such a server.
-        InvalidInputError: a flag is removed, malformed or not to be read, or the weights file is none of ``variants``.
+        RefusedFlagsError: flags are removed, malformed or leave nothing to measure.
+        InvalidInputError: a flag is not to be read, or the weights file is none of ``variants``.
     """
     if found := refusals(template, container.name, gpu_resource=gpu_resource, config_maps=config_maps):
         raise RefusedServerError(found)
@@ -180,7 +179,7 @@ def read_baseline(
         defaults=defaults,
     )
     if parsed.errors:
-        raise InvalidInputError(f"{where} args", None, "; ".join(str(problem) for problem in parsed.errors))
+        raise RefusedFlagsError(f"{where} args", parsed.errors)
     stated = {setting.flag.name for setting in settings}
     secret = [setting for setting in settings if setting.is_secret]
     reach = [setting for setting in settings if setting.flag.name in UNMEASURED]

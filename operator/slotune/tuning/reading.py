@@ -26,7 +26,16 @@ from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
 from slotune.verdict.promise import Promise
 
-__all__ = ["Reading", "Today", "measurement_from", "measurement_of", "promise_of", "read_problem", "reading_of"]
+__all__ = [
+    "Reading",
+    "Today",
+    "check_unseen",
+    "measurement_from",
+    "measurement_of",
+    "promise_of",
+    "read_problem",
+    "reading_of",
+]
 
 FORMAT = 1
 """Part of every trial's context: results of a slotune that measured differently are not reused."""
@@ -110,13 +119,7 @@ def reading_of(
     """
     spec = manifests.deployment.spec
     classes = tuple(manifests.gpu_classes) if gpu_class is None else (gpu_class,)
-    most = spec.max_replicas(classes[0])
-    replicas = manifests.replicas if today is None else today.replicas
-    if replicas > most:
-        raise InvalidInputError(f"maxReplicas of {classes[0]}", most, f"{replicas} run today: allow at least as many")
-    baseline = baseline_of(manifests, models, classes[0], build)
-    if today is not None:
-        baseline = replace(baseline, candidate=today.candidate)
+    baseline, replicas = _what_runs(manifests, models, classes[0], today, build)
     candidates, pruned = build_space(
         baseline.candidate, _limits(manifests, baseline.candidate, classes), demand, models
     )
@@ -144,6 +147,34 @@ def reading_of(
     fitting = without_what_cannot_fit(problem, ())
     every_note = (*manifests.notes, *notes, *baseline.notes)
     return Reading(fitting, problem, baseline, model_paths, target, manifests.container.name, every_note)
+
+
+def check_unseen(manifests: Manifests, *, today: Today | None = None, build: int | None = None) -> None:
+    """Refuse what :func:`reading_of` refuses whatever the weights are: nobody has looked at them yet.
+
+    Arguments are the same.
+
+    Raises:
+        InvalidInputError: what is wrong, and the cure.
+    """
+    _what_runs(manifests, None, next(iter(manifests.gpu_classes)), today, build)
+
+
+def _what_runs(
+    manifests: Manifests,
+    models: Mapping[str, ModelFacts] | None,
+    gpu_class: str,
+    today: Today | None,
+    build: int | None,
+) -> tuple[Baseline, int]:
+    """The baseline and its replicas. All that needs no fact of the weights is refused in here, before any that does;
+    ``models`` is None while they were not looked at."""
+    most = manifests.deployment.spec.max_replicas(gpu_class)
+    replicas = manifests.replicas if today is None else today.replicas
+    if replicas > most:
+        raise InvalidInputError(f"maxReplicas of {gpu_class}", most, f"{replicas} run today: allow at least as many")
+    baseline = baseline_of(manifests, models, gpu_class, build)
+    return (baseline if today is None else replace(baseline, candidate=today.candidate)), replicas
 
 
 def _for_build(

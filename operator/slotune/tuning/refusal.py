@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotune.api.kubernetes_types import Container, PodTemplate
-from slotune.llama.flag_reading import Setting
+from slotune.llama.flag_reading import FlagProblem, Setting
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.pod_reading import PodReading
 
-__all__ = ["Refusal", "RefusedServerError", "ServerPod"]
+__all__ = ["Refusal", "RefusedFlagsError", "RefusedServerError", "ServerPod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,19 @@ class RefusedServerError(InvalidInputError):
         super().__init__(first.field, first.value, first.cure)
         self.args = ("\n".join(str(refusal) for refusal in found),)
         self.refusals = tuple(found)
+
+
+class RefusedFlagsError(InvalidInputError):
+    """Arguments that llama-server does not take, or that nothing can be measured with; has all of them."""
+
+    def __init__(self, field: str, problems: Sequence[FlagProblem]) -> None:
+        super().__init__(field, None, "; ".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+    def also_in(self, other: RefusedFlagsError) -> RefusedFlagsError | None:
+        """Only what ``other`` has against the same arguments, too; None when that is nothing."""
+        common = [problem for problem in self.problems if problem in other.problems]
+        return RefusedFlagsError(self.field, common) if common else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,22 @@ def test_the_server_is_told(containers: list[dict[str, Any]], want: str | None) 
     assert found(*containers) == want
 
 
+@pytest.mark.parametrize(
+    ("sidecar", "want"),
+    [
+        ({**IMAGE, "name": "beside", "restartPolicy": "Always"}, None),
+        ({**STARTS, "name": "beside", "restartPolicy": "Always"}, None),
+        ({**OTHER, "name": "beside", "restartPolicy": "Always"}, "image"),
+        ({**IMAGE, "name": "beside"}, "image"),
+    ],
+    ids=["a server by its image", "a server by its program", "something else", "an init container that ends"],
+)
+def test_a_native_sidecar_that_is_a_server_is_one_more(sidecar: dict[str, Any], want: str | None) -> None:
+    template = PodTemplate.model_validate({"spec": {"containers": [IMAGE], "initContainers": [sidecar]}})
+    container = server_container(template, None)
+    assert (container.name if container is not None else None) == want
+
+
 def test_a_name_is_taken_at_its_word() -> None:
     assert found(IMAGE, OTHER, name="other") == "other"
     assert found(IMAGE, OTHER, name="nobody") is None

@@ -11,9 +11,20 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from pydantic import ValidationError
+
 from slotune.api.kubernetes_types import Container, PodTemplate
 
-__all__ = ["LAUNCHERS", "SHELLS", "is_program", "llama_servers", "program_at", "server_container", "tool_words"]
+__all__ = [
+    "LAUNCHERS",
+    "SHELLS",
+    "is_program",
+    "llama_servers",
+    "native_sidecars",
+    "program_at",
+    "server_container",
+    "tool_words",
+]
 
 _PROGRAM: Final = re.compile(r"(ik[-_])?llama-server([-_]\w+)?(\.exe)?")
 
@@ -62,22 +73,45 @@ def tool_words(container: Container) -> int:
     return 1 if is_full and not container.command and chosen in {("--server",), ("-s",)} else 0
 
 
-def llama_servers(containers: Sequence[Container]) -> tuple[Container, ...]:
-    """Those that are llama-server for certain, by the most trusted sign that any has."""
-    for sign in (_starts_it, _has_its_variables, _has_its_image):
-        found = tuple(container for container in containers if sign(container))
-        if found:
-            return found
-    return ()
+def llama_servers(template: PodTemplate) -> tuple[Container, ...]:
+    """Containers that are llama-server for certain, native sidecars behind the others.
+
+    Each of the two kinds is judged by the most trusted sign that any of it has: a sidecar is there to help, and that it
+    starts the program openly says nothing about a container that leaves it to its image.
+    """
+    return (*_servers_among(template.spec.containers), *_servers_among(native_sidecars(template)))
+
+
+def native_sidecars(template: PodTemplate) -> tuple[Container, ...]:
+    """Init containers that run as long as the pod does."""
+    stated = (template.spec.model_extra or {}).get("initContainers")
+    found = []
+    for one in stated if isinstance(stated, list) else []:
+        if isinstance(one, dict) and one.get("restartPolicy") == "Always":
+            try:
+                found.append(Container.model_validate(one))
+            except ValidationError:  # the API server has the last word about it
+                continue
+    return tuple(found)
 
 
 def server_container(template: PodTemplate, name: str | None) -> Container | None:
     """The container of that name. Without a name: the only one of the pod, or the only one that is llama-server."""
     stated = template.container(name)
-    if stated is not None or name is not None:
+    if name is not None:
         return stated
-    found = llama_servers(template.spec.containers)
-    return found[0] if len(found) == 1 else None
+    found = llama_servers(template)
+    if len(found) == 1 and found[0] in template.spec.containers:
+        return found[0]
+    return stated if not found else None
+
+
+def _servers_among(containers: Sequence[Container]) -> tuple[Container, ...]:
+    for sign in (_starts_it, _has_its_variables, _has_its_image):
+        found = tuple(container for container in containers if sign(container))
+        if found:
+            return found
+    return ()
 
 
 def _starts_it(container: Container) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
 from typing import Any, Final
 
+from slotune.api.gpu_resources import devices_in, is_gpu_resource
 from slotune.api.quantities import parse_quantity
 from slotune.api.v1alpha1.gpu_class import GPUClass
 from slotune.api.v1alpha1.sandbox import Sandbox
@@ -36,11 +35,6 @@ CLIENT_USER: Final = 65532
 
 GRACE_S: Final = 10
 """llama-server ignores SIGTERM while it loads, and has nothing to drain here."""
-
-_GPU: Final = re.compile(
-    r"^(nvidia\.com/(gpu|mig-)|amd\.com/(gpu|.*_)|gpu\.intel\.com/|intel\.com/gpu|habana\.ai/|google\.com/tpu|[^/]+/gpu$)"
-)
-"""Extended resources that are what a model runs on; others, such as a network device, are not a GPUClass's business."""
 
 
 def pod_base(kept: KeptTemplate, gpu_class: GPUClass, sandbox: Sandbox) -> Object:
@@ -90,22 +84,23 @@ def on_class(resources: Object, gpu_class: GPUClass) -> Object:
     requests = dict(resources.get("requests") or {})
     if wanted is not None and wanted in limits:
         return resources
-    counts = [parse_quantity(str(amount)) for name, amount in {**requests, **limits}.items() if _GPU.match(name)]
-    changed = _without(resources, _GPU)
-    if wanted is not None and (counts or not resources.get("claims")):
-        changed["limits"] = {**changed.get("limits", {}), wanted: str(int(max([Decimal(1), *counts])))}
+    stated = {name: amount for name, amount in {**requests, **limits}.items() if is_gpu_resource(name)}
+    changed = _without_gpu(resources)
+    if wanted is not None and (stated or not resources.get("claims")):
+        counts = [devices_in(name, parse_quantity(str(amount))) for name, amount in stated.items()]
+        changed["limits"] = {**changed.get("limits", {}), wanted: str(max([1, *counts]))}
     return changed
 
 
 def without_gpu(resources: Object) -> Object:
     """The same resources without GPUs and device claims."""
-    return _without({name: value for name, value in resources.items() if name != "claims"}, _GPU)
+    return _without_gpu({name: value for name, value in resources.items() if name != "claims"})
 
 
-def _without(resources: Object, names: re.Pattern[str]) -> Object:
+def _without_gpu(resources: Object) -> Object:
     changed = dict(resources)
     for kind in ("limits", "requests"):
-        kept = {name: amount for name, amount in (changed.pop(kind, None) or {}).items() if not names.match(name)}
+        kept = {name: amount for name, amount in (changed.pop(kind, None) or {}).items() if not is_gpu_resource(name)}
         if kept:
             changed[kind] = kept
     return changed

@@ -7,7 +7,6 @@ What single flags have against them is said by :mod:`slotune.llama.flag_reading`
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -20,6 +19,7 @@ from slotune.api.server_container import llama_servers, server_container
 from slotune.llama.build_number import build_of_image
 from slotune.llama.flag_cures import MODEL_FLAGS, ROUTER
 from slotune.llama.flag_reading import read
+from slotune.tuning.gpu_refusals import several_gpus, shared_claim
 from slotune.tuning.pod_reading import read_pod
 from slotune.tuning.refusal import Refusal, ServerPod
 from slotune.tuning.refused_programs import RPC_WORKER, another_program, hidden_flags
@@ -30,12 +30,6 @@ _OPERATORS: Final = ("llmkube", "kserve", "kubeai", "kaito", "seldon", "kuberay"
                      "gpustack", "knative", "modelmesh")  # fmt: skip
 """In ``app.kubernetes.io/managed-by``: they write the Deployment themselves. Helm, Argo CD and Flux apply what a person
 wrote, and there a patch has its place."""
-
-_GPU: Final = re.compile(r"(^|[./-])(gpu|mig|xpu|npu|i915|xe)(?=[.\-/]|$)")
-"""In the name of an extended resource."""
-
-_VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                   "GGML_VK_VISIBLE_DEVICES", "ONEAPI_DEVICE_SELECTOR")  # fmt: skip
 
 
 def refusals(
@@ -79,7 +73,7 @@ def _no_container(pod: ServerPod) -> Iterator[Refusal]:
     if pod.container is not None:
         return
     names = ", ".join(container.name for container in pod.template.spec.containers)
-    servers = llama_servers(pod.template.spec.containers)
+    servers = llama_servers(pod.template)
     if pod.named is not None:
         yield Refusal("NoSuchContainer", "spec.container", pod.named, f"is no container of the pod: one of {names}")
     elif len(servers) > 1:
@@ -153,59 +147,6 @@ def _several_nodes(pod: ServerPod) -> Iterator[Refusal]:
                 )  # fmt: skip
 
 
-def _several_gpus(pod: ServerPod) -> Iterator[Refusal]:
-    if pod.container is None or pod.reading is None:
-        return
-    cure = "slotune tunes a server on one GPU: a model that fits one is often better off with a server on each"
-    limits = ((pod.container.model_extra or {}).get("resources") or {}).get("limits") or {}
-    for name, amount in limits.items():
-        is_gpu = name == pod.gpu_resource or ("/" in name and _GPU.search(name) is not None)
-        if is_gpu and str(amount).isdigit() and int(amount) > 1:
-            yield Refusal("SeveralGPUs", f"{pod.where} resources.limits.{name}", str(amount), cure)
-    for setting, where in pod.stated("-dev", "-ts"):
-        shares = [share for share in re.split(r"[,/]", setting.values[0]) if share.strip() not in {"", "0", "none"}]
-        if len(shares) > 1:
-            yield Refusal("SeveralGPUs", f"{where} {setting.flag.name}", setting.values[0], cure)
-    for name in _VISIBLE:
-        devices = pod.reading.environment.get(name, "")
-        if len([device for device in devices.split(",") if device.strip()]) > 1:
-            yield Refusal("SeveralGPUs", f"{pod.where} env {name}", devices, cure)
-    for name, count in _claimed(pod):
-        yield Refusal("SeveralGPUs", f"ResourceClaimTemplate {name} spec.spec.devices", count, cure)
-
-
-def _claimed(pod: ServerPod) -> Iterator[tuple[str, str]]:
-    """Claim templates of the container that ask for more than one device, with what they ask for."""
-    for claim in _claims(pod):
-        name = claim.get("resourceClaimTemplateName")
-        devices = pod.claim_templates.get(str(name), {}).get("devices") or {}
-        for request in devices.get("requests") or ():
-            exactly = request.get("exactly") or request
-            if exactly.get("allocationMode") == "All":
-                yield str(name), "allocationMode All"
-            elif int(exactly.get("count") or 1) > 1:
-                yield str(name), f"count {exactly['count']}"
-
-
-def _shared_claim(pod: ServerPod) -> Iterator[Refusal]:
-    for claim in _claims(pod):
-        if claim.get("resourceClaimName") is not None:
-            yield Refusal(
-                "SharedClaim", f"spec.template.spec.resourceClaims {claim.get('name')}", claim["resourceClaimName"],
-                "is one claim for all pods, so a trial would share production's GPU: use resourceClaimTemplateName",
-            )  # fmt: skip
-
-
-def _claims(pod: ServerPod) -> list[Mapping[str, Any]]:
-    """The pod's claims that the container uses."""
-    if pod.container is None:
-        return []
-    used = ((pod.container.model_extra or {}).get("resources") or {}).get("claims") or ()
-    names = {claim.get("name") for claim in used}
-    offered = (pod.template.spec.model_extra or {}).get("resourceClaims") or ()
-    return [claim for claim in offered if claim.get("name") in names]
-
-
 def _no_text(pod: ServerPod) -> Iterator[Refusal]:
     for setting, where in pod.stated("--embedding", "--rerank"):
         kind = "embeddings" if setting.flag.name == "--embedding" else "ranks"
@@ -225,7 +166,7 @@ CHECKS: Final = (
     _router,
     _several_nodes,
     _no_text,
-    _several_gpus,
-    _shared_claim,
+    several_gpus,
+    shared_claim,
 )
 """In the order in which they are told."""

@@ -46,7 +46,7 @@ from slotune.api.v1alpha1.meta import (
 from slotune.api.v1alpha1.rollout import Drain, Observe, Prometheus, Rerun, Retune, Rollout, Verify
 from slotune.api.v1alpha1.sandbox import Borrow, LoadClient, Sandbox
 from slotune.api.v1alpha1.search import Budget, CacheType, Search, SearchSpace, Speculation
-from slotune.api.v1alpha1.slo import SLO, GPUClassReference, ModelVariant, Quality
+from slotune.api.v1alpha1.slo import SLO, GPUClassReference, ModelVariant, Quality, QualityLimits
 from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise
 from slotune.api.v1alpha1.trial_status import (
     LlamaTrialStatus,
@@ -130,6 +130,7 @@ __all__ = [
     "Prometheus",
     "Prompts",
     "Quality",
+    "QualityLimits",
     "QualityResult",
     "Question",
     "Recommendation",

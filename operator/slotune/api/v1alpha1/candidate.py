@@ -95,16 +95,20 @@ class Measured(StatusModel):
 
 
 class QualityResult(StatusModel):
-    """How much answers differ from those of the reference."""
+    """How much answers differ from those of the reference. It gates and does not rank."""
 
-    preset: Literal["Strict", "Balanced", "Off"] | None = None
+    preset: Literal["Strict", "Balanced", "Custom", "Off"] | None = None
     """What was asked for."""
     held: bool | None = None
-    """Whether the answers hold; absent when it was not looked at."""
+    """Whether the answers hold; absent when it was not looked at, or could not be decided."""
     mean_kld: Annotated[Number | None, Field(alias="meanKLD")] = None
     """Mean KL divergence per token, a lower bound from the likeliest tokens."""
+    mean_kld_upper: Annotated[Number | None, Field(alias="meanKLDUpper")] = None
+    """The same, with the confidence that it is not more."""
     top1_percent: Number | None = None
     """Steps in which the first choice is the same, in percent."""
+    top1_percent_lower: Number | None = None
+    """The same, with the confidence that it is not less."""
 
 
 class Configuration(StatusModel):

@@ -62,7 +62,7 @@ def _quality_is_stated(spec: Any) -> bool:
 _QUALITY_IS_STATED: Final = holds(
     _quality_is_stated,
     "several models or a quantized KV cache are offered, and fewer bits are only cheaper if the answers hold: "
-    'set quality to Strict, Balanced or "Off"',
+    'set quality to Strict, Balanced, Custom or "Off"',
     ("slo", "models", "search"),
     "has(self.slo.quality) || (self.models.size() <= 1 && !(has(self.search) && has(self.search.space) && "
     "has(self.search.space.cacheTypes) && self.search.space.cacheTypes.exists(t, t != 'f16')))",

@@ -3,17 +3,53 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from slotune.api import quantities
+from slotune.api.forms import Form
 from slotune.api.model import Model
 from slotune.api.quantities import parse_decimal, parse_duration
+from slotune.api.rules import Rule, holds
 from slotune.api.texts import FilePath, Label, Name, PositiveDecimal, PositiveDuration
 
-__all__ = ["SLO", "GPUClassReference", "ModelVariant", "Quality"]
+__all__ = ["SLO", "GPUClassReference", "ModelVariant", "Quality", "QualityLimits"]
 
-Quality = Literal["Strict", "Balanced", "Off"]
+Quality = Literal["Strict", "Balanced", "Custom", "Off"]
+
+MeanKLD = Annotated[
+    str,
+    Form(
+        quantities.DECIMAL_PATTERN,
+        'a number of nats is needed, in quotes, such as "0.03"',
+        20,
+        accepts=lambda text: 0 < float(text) <= 10,
+        cel="double(self) > 0.0 && double(self) <= 10.0",
+        refusal="must be more than 0 and at most 10 nats; Strict has 0.01, Balanced 0.05",
+    ),
+]
+Top1Percent = Annotated[
+    str,
+    Form(
+        quantities.DECIMAL_PATTERN,
+        'a percentage without a sign is needed, in quotes, such as "92"',
+        8,
+        accepts=lambda text: 0 < float(text) < 100,
+        cel="double(self) > 0.0 && double(self) < 100.0",
+        refusal="must be more than 0 and below 100; Strict has 95, Balanced 90",
+    ),
+]
+
+
+class QualityLimits(Model):
+    """Limits of one's own for how much the answers may differ from those of the reference. Both must be shown to
+    hold."""
+
+    mean_kld: Annotated[MeanKLD, Field(alias="meanKLD")]
+    """Largest mean KL divergence per token, in nats, e.g. "0.03"."""
+    top1_percent: Top1Percent
+    """Least share of steps in which the first choice is the same, in percent, e.g. "92"."""
 
 
 class SLO(Model):
@@ -28,9 +64,28 @@ class SLO(Model):
     absent."""
     quality: Quality | None = None
     """How much the answers may differ from those of the reference. Strict: mean KL divergence up to 0.01 and the same
-    first choice in 95 % of steps. Balanced: up to 0.05 and 90 %. "Off" (in quotes: without them YAML reads false): not
-    looked at. Required when more than one model or a quantized KV cache is offered. When absent, nothing that changes
-    answers is tried."""
+    first choice in 95 % of steps. Balanced: up to 0.05 and 90 %. Custom: as qualityLimits says. "Off" (in quotes:
+    without them YAML reads false): not looked at. Required when more than one model or a quantized KV cache is offered.
+    When absent, nothing that changes answers is tried."""
+    quality_limits: QualityLimits | None = None
+    """Limits of one's own; together with quality: Custom."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        holds(
+            lambda it: it.quality != "Custom" or it.quality_limits is not None,
+            'quality: Custom needs limits: set qualityLimits, such as {meanKLD: "0.03", top1Percent: "92"}',
+            ("quality", "quality_limits"),
+            "!has(self.quality) || self.quality != 'Custom' || has(self.qualityLimits)",
+            at="qualityLimits",
+        ),
+        holds(
+            lambda it: it.quality_limits is None or it.quality == "Custom",
+            "only quality: Custom has limits of its own: set it, or remove qualityLimits",
+            ("quality", "quality_limits"),
+            "!has(self.qualityLimits) || (has(self.quality) && self.quality == 'Custom')",
+            at="qualityLimits",
+        ),
+    )
 
     @property
     def ttft_p95_seconds(self) -> Decimal:

@@ -10,7 +10,7 @@ from slotune.api import quantities
 from slotune.api.forms import Form
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
-from slotune.api.rules import TransitionRule, immutable
+from slotune.api.rules import Rule, TransitionRule, holds, immutable
 from slotune.api.texts import Digest, FilePath, Name, PositiveDecimal, PositiveDuration
 from slotune.api.v1alpha1.candidate import CandidateSettings
 from slotune.api.v1alpha1.measurement import Measurement
@@ -30,9 +30,6 @@ ExactRate = Annotated[
         quantities.DECIMAL_PATTERN,
         'a number without a unit is needed, in quotes, such as "6" or "0.8571428571428571"',
         64,
-        accepts=lambda text: float(text) > 0,
-        cel="double(self) > 0.0",
-        refusal="must be more than 0",
     ),
 ]
 ExactConfidence = Annotated[
@@ -65,15 +62,18 @@ class LlamaTrialSpec(Model):
     model_path: FilePath
     """Path of the GGUF file inside the server's container."""
     request_rate: ExactRate
-    """Requests per second that this one server gets."""
+    """Requests per second that this one server gets; 0 where answers are looked at and nothing else."""
     seed_block: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     """Selects the seeds of all runs; a confirmation uses others than the search."""
     confidence: ExactConfidence
     """How sure a Pass or Fail must be; a confirmation may have to be surer than the search."""
     attempt: Annotated[int, Field(ge=1, le=10)] = 1
     """2 when the first measurement was at fault."""
-    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Sentinel"] = "Search"
-    """Why it was started. Only a Sentinel is measured differently: its idle speed alone."""
+    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Partial", "Sentinel", "Reference", "Quality"] = (
+        "Search"
+    )
+    """Why it was started. Three are measured differently: of a Sentinel its idle speed alone, of a Reference its
+    answers, of a Quality trial how far its answers lie from those of the reference."""
     time_limit: PositiveDuration | None = None
     """Most time that it may take, the start included; no limit when absent."""
     promise: TrialPromise
@@ -91,6 +91,15 @@ class LlamaTrialSpec(Model):
     llama_deployment: Name
     """LlamaDeployment whose pod template the server's pod is made from."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        holds(
+            lambda it: (float(it.request_rate) > 0) != (it.purpose in {"Reference", "Quality"}),
+            "must be more than 0; of a Reference and a Quality trial, which get no load, it must be 0",
+            ("request_rate", "purpose"),
+            "(double(self.requestRate) > 0.0) != (has(self.purpose) && self.purpose in ['Reference', 'Quality'])",
+            at="requestRate",
+        ),
+    )
     TRANSITIONS: ClassVar[tuple[TransitionRule, ...]] = (
         immutable("a trial says what was measured, so its spec can't be changed: make another one"),
     )

@@ -23,6 +23,7 @@ __all__ = [
     "TrialMemory",
     "TrialProbe",
     "TrialProgress",
+    "TrialQuality",
     "TrialVerdict",
 ]
 
@@ -34,7 +35,7 @@ Bytes = Annotated[int, Field(ge=0, le=2**53)]
 class TrialProgress(StatusModel):
     """Where a running trial stands."""
 
-    stage: Literal["Starting", "Probing", "WarmingUp", "Measuring", "Extending", "Stopping"]
+    stage: Literal["Starting", "Probing", "WarmingUp", "Measuring", "Extending", "Comparing", "Stopping"]
     """What it does now."""
     run: Count = 0
     """Run from 1; 0 before the first."""
@@ -162,6 +163,39 @@ class TrialMemory(StatusModel):
     """Most host memory."""
 
 
+class TrialQuality(StatusModel):
+    """How far the answers lie from the reference's. Divergences are nats per token, shares lie in 0..1."""
+
+    reference_digest: Digest = ""
+    """Digest of the reference that was recorded or compared with."""
+    positions: Count = 0
+    """Tokens that were compared; 0 where the reference was recorded."""
+    prompts: Count = 0
+    """Prompts that they belong to."""
+    mean_kld: Annotated[Number | None, Field(alias="meanKLD")] = None
+    """Mean KL divergence, a lower bound from the likeliest tokens."""
+    kld_standard_error: Annotated[Number | None, Field(alias="kldStandardError")] = None
+    """Its standard error; tokens of one prompt err together."""
+    kld_lower: Annotated[Number | None, Field(alias="kldLower")] = None
+    """Least that it may be, for a Fail."""
+    kld_upper: Annotated[Number | None, Field(alias="kldUpper")] = None
+    """Most that it may be, for a Pass."""
+    top1: Number | None = None
+    """Share of tokens at which both make the same first choice."""
+    top1_lower: Number | None = None
+    """Least that it may be, for a Pass."""
+    top1_upper: Number | None = None
+    """Most that it may be, for a Fail."""
+    effective_positions: Number | None = None
+    """Independent tokens that the share is worth."""
+    residual_mass: Number | None = None
+    """Mean probability of tokens that were not told apart."""
+    perplexity_ratio: Number | None = None
+    """Perplexity of the reference's answers here, by that of the reference."""
+    confidence: Number | None = None
+    """How sure each bound is."""
+
+
 class LlamaTrialStatus(CommonStatus):
     """What came of the trial."""
 
@@ -190,6 +224,8 @@ class LlamaTrialStatus(CommonStatus):
     """Where TTFT went."""
     slowest: TrialAttribution | None = None
     """The same over the slowest 5 % of requests: what p95 TTFT is made of."""
+    quality: TrialQuality | None = None
+    """How far the answers lie from the reference's."""
     memory: TrialMemory | None = None
     """Memory that the server used."""
     gpu_seconds: Number | None = None

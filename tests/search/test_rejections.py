@@ -10,12 +10,14 @@ from tests.search.worlds import World, candidate, live, problem
 def test_the_order_of_the_reasons_is_locked():
     assert [check.__name__ for check in rejections.CHECKS] == [
         "_could_not_run",
+        "_answers_too_different",
         "_did_not_pass",
         "_can_never_keep_it",
         "_needs_too_many",
         "_costs_more",
         "_passed_without_being_cheaper",
         "_cannot_be_cheaper",
+        "_answers_undecided",
         "_not_tried",
     ]
 

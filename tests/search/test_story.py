@@ -84,14 +84,6 @@ def test_saying_aloud_what_the_server_chose_anyway_is_no_step():
     assert [s.name for s in decision.steps] == ["baseline", "cache", "bytes"]
 
 
-def test_a_quality_that_was_owed_but_not_measured_is_said_when_answers_may_change():
-    space = problem([BASELINE, WINNER], replicas_today=5, quality="Balanced")
-    decision, _ = live(space, World(CAPACITY))
-    assert any("quality Balanced" in sentence for sentence in decision.not_proved)
-    kept, _ = live(problem([BASELINE, QUEUE], replicas_today=5, quality="Balanced"), World(CAPACITY))
-    assert not any("quality" in sentence for sentence in kept.not_proved)
-
-
 def test_over_provisioning_is_its_own_step_and_no_change_of_settings_takes_credit_for_it():
     today, winner = candidate("F16", slots=8), candidate("F16", slots=16)
     decision, _ = live(problem([today, winner], replicas_today=5, explain=True), World({today: 2.0, winner: 6.0}))

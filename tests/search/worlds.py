@@ -14,16 +14,22 @@ from slotune.llama.failures import FailureClass
 from slotune.llama.model_facts import LayerCache, ModelFacts
 from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.summary import IdleProbe, Latencies
+from slotune.quality.divergence import Divergence
+from slotune.quality.limits import BALANCED
 from slotune.search.best_first import next_step
 from slotune.search.bounds import Bounds, RooflineBounds, replicas_at_least
 from slotune.search.decision import Decision
-from slotune.search.problem import Budget, Hardware, Measurement, Problem, Pruned
+from slotune.search.pairs import Pair, pair_of
+from slotune.search.problem import Budget, Hardware, Measurement, Problem, Pruned, QualityQuestion
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
 
 GPU = "l4"
 NEXT_TO_NOTHING = 0.01
+REFERENCE = "ref"
+QUALITY = QualityQuestion(BALANCED, "F16", context="of-answers")
+"""Balanced against F16."""
 
 
 def facts(name: str, *, bits: float = 16.0, gigabytes: float = 16.0) -> ModelFacts:
@@ -49,6 +55,26 @@ def facts(name: str, *, bits: float = 16.0, gigabytes: float = 16.0) -> ModelFac
 def candidate(variant: str = "F16", gpu_class: str = GPU, slots: int = 1, **settings: object) -> Candidate:
     """A candidate of which only what matters is stated."""
     return Candidate(variant, gpu_class, slots, 4096, **settings)  # type: ignore[arg-type]  # a test's shorthand
+
+
+def divergence(mean: float, lower: float, upper: float, reference: str = "ref") -> Divergence:
+    """A comparison of which only the divergence matters."""
+    return Divergence(
+        positions=1024,
+        prompts=64,
+        mean_kld=mean,
+        kld_standard_error=0.0,
+        kld_lower=lower,
+        kld_upper=upper,
+        top1=1.0,
+        top1_lower=0.99,
+        top1_upper=1.0,
+        effective_positions=1024.0,
+        residual_mass=0.001,
+        perplexity_ratio=1.0,
+        confidence=0.95,
+        reference_digest=reference,
+    )
 
 
 def problem(
@@ -96,6 +122,10 @@ class World:
     verdicts: Callable[[Trial], Outcome | None] = lambda _: None
     """Overrules the truth for one trial, e.g. to make it Inconclusive."""
     seconds: Callable[[Trial], float] = lambda _: 30.0
+    divergences: Mapping[Pair, float] = field(default_factory=dict)
+    """Mean KLD of each pair against the reference; a pair that is not listed answers alike."""
+    weak_below: Mapping[Candidate, float] = field(default_factory=dict)
+    """Rate below which a candidate does not hold, as guessed tokens may do."""
     probe: IdleProbe | None = None
     asked: list[Trial] = field(default_factory=list)
 
@@ -103,16 +133,35 @@ class World:
         """The truth about any candidate."""
         return self.capacity.get(candidate, NEXT_TO_NOTHING)
 
+    def holds(self, candidate: Candidate, rate: float) -> bool:
+        """The truth about a candidate at one rate."""
+        return self.weak_below.get(candidate, 0.0) <= rate <= self.carries(candidate) * (1 + 1e-9)
+
+    def _look_at_answers(self, trial: Trial) -> TrialResult:
+        """A comparison whose numbers are exact, unless ``verdicts`` says that it was at fault or could not tell."""
+        outcome = self.verdicts(trial) or Outcome.PASS
+        seconds = min(self.seconds(trial), trial.time_limit_s or float("inf"))
+        said = TrialResult(trial, Verdict(outcome, f"it was {outcome}", "Said", trial.confidence), seconds)
+        if outcome is Outcome.INVALID or (trial.purpose is Purpose.REFERENCE and outcome is not Outcome.PASS):
+            return said
+        if trial.purpose is Purpose.REFERENCE:
+            return replace(said, reference=REFERENCE)
+        true = self.divergences.get(pair_of(trial.candidate), 0.0)
+        unsure = (0.0, 1.0) if outcome is Outcome.INCONCLUSIVE else (true, true)
+        return replace(said, quality=divergence(true, *unsure))
+
     def measure(self, trial: Trial) -> TrialResult:
         """What a sandbox without noise would say."""
         self.asked.append(trial)
+        if trial.purpose.asks_answers:
+            return self._look_at_answers(trial)
         failure = self.failures.get(trial.candidate)
         if failure is not None:
             outcome = Outcome.FAIL
         elif trial.purpose is Purpose.SENTINEL:
             outcome = Outcome.PASS
         else:
-            truth = Outcome.PASS if trial.rate <= self.carries(trial.candidate) * (1 + 1e-9) else Outcome.FAIL
+            truth = Outcome.PASS if self.holds(trial.candidate, trial.rate) else Outcome.FAIL
             outcome = self.verdicts(trial) or truth
         return TrialResult(
             trial,
@@ -167,4 +216,17 @@ def cheapest(problem: Problem, capacity: Mapping[Candidate, float]) -> Decimal |
     return min(costs, default=None)
 
 
-__all__ = ["GPU", "KnownBounds", "World", "candidate", "cheapest", "facts", "live", "problem", "replace"]
+__all__ = [
+    "GPU",
+    "QUALITY",
+    "REFERENCE",
+    "KnownBounds",
+    "World",
+    "candidate",
+    "cheapest",
+    "divergence",
+    "facts",
+    "live",
+    "problem",
+    "replace",
+]

@@ -50,7 +50,7 @@ def bench(
     finally:
         reporter.close()
     why = explain_result(result, problem.promise, problem.demand)
-    findings = {result.trial.key(problem.context): [why]} if why else {}
+    findings = {problem.key(result.trial): [why]} if why else {}
     if output == "table":
         out = Console(highlight=False)
         out.print(bench_text(problem, result, findings=findings, width=out.width))

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from slotune.report.figures import duration, rate
-from slotune.report.labels import candidate_label
 from slotune.report.text import trial_header, trial_line
+from slotune.report.trials import trial_name
 from slotune.sandbox.protocol import Progress
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -29,13 +29,18 @@ _PURPOSE = {
     Purpose.SEARCH: "",
     Purpose.CONFIRM: "again, fresh start and seeds",
     Purpose.EXPLAIN: "for the story",
+    Purpose.PARTIAL: "again at half its load",
     Purpose.SENTINEL: "has the machine drifted?",
+    Purpose.REFERENCE: "recording the reference's answers",
+    Purpose.QUALITY: "do the answers hold?",
 }
 
 
 def trial_title(number: int, trial: Trial, problem: Problem) -> str:
     """``3  16 slots, prefix cache · 1.5/s ×4``: what is measured."""
-    label = candidate_label(trial.candidate, problem.baseline)
+    label = trial_name(problem, trial)
+    if trial.purpose.asks_answers:
+        return f"{number:3d}  {label} · {_PURPOSE[trial.purpose]}"
     if trial.purpose is Purpose.SENTINEL:
         return f"{number:3d}  {label} · idle · {_PURPOSE[trial.purpose]}"
     replicas = problem.demand.peak_rate / trial.rate
@@ -50,7 +55,9 @@ def progress_line(progress: Progress) -> str:
     if progress.requests_planned:
         share = min(1.0, progress.requests_done / progress.requests_planned)
         bar = "▇" * round(share * BAR_WIDTH) + "▁" * (BAR_WIDTH - round(share * BAR_WIDTH))
-        parts = [f"{bar}  {progress.stage}", f"{progress.requests_done} of {progress.requests_planned} requests"]
+        things = "steps" if progress.stage == "comparing" else "requests"
+        parts = [f"{bar}  {progress.stage}", f"{progress.requests_done} of {progress.requests_planned} {things}"]
+    if progress.requests_planned and progress.stage != "comparing":
         parts.append(f"{progress.violations} broke the promise, {max(0, progress.violation_limit)} may")
     time_words = duration(progress.elapsed_s)
     if progress.remaining_worst_s is not None:
@@ -110,7 +117,7 @@ class LiveReporter:
         if not self._titled:
             self._console.print(trial_header(self._problem, width=width))
             self._titled = True
-        findings = {result.trial.key(self._problem.context): [self._explain(result)]}
+        findings = {self._problem.key(result.trial): [self._explain(result)]}
         self._console.print(trial_line(self._problem, result, number, findings=findings, width=width))
 
     def close(self) -> None:

@@ -64,14 +64,15 @@ def tune(
     directory = out or Path("slotune-out") / reading.problem.name
     progress = Console(stderr=True, highlight=False)
     _say_what_comes(progress, reading)
-    sandbox = ProcessSandbox(
-        reading.problem,
-        engine,
-        reading.model_paths,
-        directory / "servers",
-        threads=reading.baseline.threads,
-    )
     with Ledger(directory) as ledger:
+        sandbox = ProcessSandbox(
+            reading.problem,
+            engine,
+            reading.model_paths,
+            directory / "servers",
+            references=ledger.references,
+            threads=reading.baseline.threads,
+        )
         reporter = LiveReporter(progress, reading.problem, lambda result: _why(reading.problem, result))
         try:
             answer = uvloop.run(search_and_measure(reading.space, sandbox, ledger, reporter, without_what_cannot_fit))
@@ -97,7 +98,7 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     """Write the report and the document, then print the end of the story."""
     problem = answer.problem
     decision = _with_binding_constraint(problem, answer)
-    findings = {r.trial.key(problem.context): [why] for r in answer.results if (why := _why(problem, r))}
+    findings = {problem.key(r.trial): [why] for r in answer.results if (why := _why(problem, r))}
     flags = [] if decision.choice is None else reading.baseline.flags_for(decision.choice.candidate)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     html = render_html(

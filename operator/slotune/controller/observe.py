@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -117,22 +117,22 @@ class Observer:
         deployment, _, _ = parse(raw)
         if deployment is None or deployment.spec.suspend:
             references = await self._without_reading(raw)
-            trials = await self._trials_of(references, "", {}, now)
+            trials = await self._trials_of(references, (), {}, now)
             return await self._only_watched(Observed(references, self._settings, now, trials=trials))
         references = await gather_references(raw, self._store, self._cluster)
         observed = Observed(references, self._settings, now, running=self.running)
         observed = await self._with_serving(observed)
         if references.manifests is None or references.rival is not None:
-            trials = await self._trials_of(references, "", {}, now)
+            trials = await self._trials_of(references, (), {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
         observed = await self._with_survey(observed)
         if not isinstance(observed.understood, Understood):
-            trials = await self._trials_of(references, "", {}, now)
+            trials = await self._trials_of(references, (), {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
         understood = observed.understood
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
-        trials = await self._trials_of(references, space.context, hardware, now)
+        trials = await self._trials_of(references, space.contexts, hardware, now)
         observed = self._with_retuning(replace(observed, trials=trials), understood)
         return await self._with_rollout(observed, understood)
 
@@ -143,11 +143,11 @@ class Observer:
         return References(raw, deployment, status, invalid)
 
     async def _trials_of(
-        self, references: References, context: str, hardware: Mapping[str, bool], now: datetime
+        self, references: References, contexts: Collection[str], hardware: Mapping[str, bool], now: datetime
     ) -> Trials:
         return await gather_trials(
             references,
-            context,
+            contexts,
             self._store,
             self._cluster,
             hardware=hardware,

@@ -59,7 +59,7 @@ def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
     trials = observed.trials
     found = [(trial, result) for trial in trials.finished if (result := result_of(trial)) is not None]
     results = tuple(result for _, result in found)
-    names = {result.trial.key(understood.space.context): trial.metadata.name for trial, result in found}
+    names = {understood.space.key(result.trial): trial.metadata.name for trial, result in found}
     problem = understood.refined(results)
     _tidy(draft, observed)
     flights = [flight for flight in trials.flights if _still_asked(flight, problem)]
@@ -92,7 +92,7 @@ def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search
     namespace, name = observed.references.key
     assert observed.references.deployment is not None
     spec = observed.references.deployment.spec
-    key = trial.key(state.problem.context)
+    key = state.problem.key(trial)
     asked = trial_spec(
         trial,
         state.problem,
@@ -256,9 +256,12 @@ def _bound(problem: Problem, results: Sequence[TrialResult], decision: Decision)
 
 def _still_asked(flight: Flight, problem: Problem) -> bool:
     """Whether a trial answers a question of this search: of one context, and of a candidate that may still win."""
-    if flight.trial.spec.context_digest != problem.context:
+    trial = trial_of(flight.trial.spec)
+    candidate = trial.candidate
+    if candidate.variant not in problem.models or flight.trial.spec.context_digest != problem.context_of(trial):
         return False
-    candidate = trial_of(flight.trial.spec).candidate
+    if trial.purpose.asks_answers:
+        return problem.quality is not None and candidate.gpu_class in problem.hardware
     return candidate == problem.baseline or candidate in problem.candidates
 
 

@@ -7,7 +7,7 @@ is free of secrets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -19,9 +19,12 @@ from slotune.llama.candidate import Candidate
 from slotune.report.reasons import reason_groups
 from slotune.report.redaction import said_in_public, without_secrets
 from slotune.report.standing import cost_of, currency_of, replicas_at, today_of
-from slotune.search.decision import Choice, Decision, DecisionKind, Step
+from slotune.search.answers import QUALITY_TOO_LOW, Answers, judged
+from slotune.search.decision import Choice, Decision, DecisionKind, PairFinding, Step
 from slotune.search.knowledge import Knowledge
+from slotune.search.pairs import pair_of
 from slotune.search.problem import Problem
+from slotune.search.proofs import compared_pairs
 from slotune.search.trial import TrialResult
 from slotune.tuning import status_values as values
 from slotune.tuning.trial_objects import SETTING_NAMES, candidate_hash, measured_of, settings_of
@@ -45,6 +48,14 @@ _LONGEST_EXAMPLE: Final = 512
 _CURRENCY_LETTERS: Final = 3
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known beside a configuration's own numbers."""
+
+    compared: Sequence[PairFinding]
+    trials: Names
+
+
 def recommendation_of(
     problem: Problem,
     decision: Decision,
@@ -65,7 +76,7 @@ def recommendation_of(
     choice = decision.choice
     if choice is None:
         return None
-    plain = _chosen(problem, choice, trials)
+    plain = _chosen(problem, choice, _Known(decision.answers, trials))
     return Recommendation(
         **{name: getattr(plain, name) for name in Configuration.model_fields},
         args=without_secrets(args)[:_MOST_ARGS],
@@ -84,9 +95,10 @@ def baseline_configuration(
     """What ran when the search began, at its replicas, with what is known of it so far."""
     result = _baseline_result(problem, decision, results)
     today = None if decision is None else decision.today
+    known = _Known(_compared(problem, results) if decision is None else decision.answers, trials)
     if today is not None and today.candidate == problem.baseline and today.result == result:
-        return _chosen(problem, today, trials)
-    return _configuration(problem, problem.baseline, problem.replicas_today, result, trials)
+        return _chosen(problem, today, known)
+    return _configuration(problem, problem.baseline, problem.replicas_today, result, known)
 
 
 def nearest_of(problem: Problem, decision: Decision, *, trials: Names = _NO_NAMES) -> Configuration | None:
@@ -95,7 +107,7 @@ def nearest_of(problem: Problem, decision: Decision, *, trials: Names = _NO_NAME
     if nearest is None or decision.choice is not None:
         return None
     replicas = replicas_at(problem, nearest.trial.rate)
-    return _configuration(problem, nearest.trial.candidate, replicas, nearest, trials)
+    return _configuration(problem, nearest.trial.candidate, replicas, nearest, _Known(decision.answers, trials))
 
 
 def binding_of(problem: Problem, decision: Decision, results: Sequence[TrialResult]) -> Explanation | None:
@@ -154,8 +166,8 @@ def belonging(problem: Problem, results: Sequence[TrialResult]) -> list[TrialRes
     ]
 
 
-def _chosen(problem: Problem, choice: Choice, trials: Names) -> Configuration:
-    plain = _configuration(problem, choice.candidate, choice.replicas, choice.result, trials)
+def _chosen(problem: Problem, choice: Choice, known: _Known) -> Configuration:
+    plain = _configuration(problem, choice.candidate, choice.replicas, choice.result, known)
     return plain.model_copy(
         update={
             "monthly_cost": values.money(choice.monthly_cost),
@@ -166,7 +178,11 @@ def _chosen(problem: Problem, choice: Choice, trials: Names) -> Configuration:
 
 
 def _configuration(
-    problem: Problem, candidate: Candidate, replicas: int | None, result: TrialResult | None, trials: Names
+    problem: Problem,
+    candidate: Candidate,
+    replicas: int | None,
+    result: TrialResult | None,
+    known: _Known,
 ) -> Configuration:
     cost: Decimal | None = cost_of(problem, candidate, replicas)
     public = replace(candidate, extra_args=without_secrets(candidate.extra_args))
@@ -178,9 +194,38 @@ def _configuration(
         monthly_cost=values.money(cost),
         currency=values.line(currency_of(problem, candidate), _CURRENCY_LETTERS),
         measured=None if result is None else measured_of(result),
-        # What is owed, without a verdict: answers are not compared yet.
-        quality=None if problem.quality == "Off" else QualityResult(preset=cast("Any", problem.quality)),
-        trial=None if result is None else trials.get(result.trial.key(problem.context)),
+        quality=_quality(problem, candidate, known.compared),
+        trial=None if result is None else known.trials.get(problem.key(result.trial)),
+    )
+
+
+def _compared(problem: Problem, results: Sequence[TrialResult]) -> tuple[PairFinding, ...]:
+    """What is known of answers while the search goes on."""
+    formed = judged(problem, belonging(problem, results))
+    return compared_pairs(problem, Answers.from_results(problem, formed))
+
+
+def _quality(problem: Problem, candidate: Candidate, compared: Sequence[PairFinding]) -> QualityResult | None:
+    """How the candidate's answers compare with the reference's; None where nobody asks."""
+    if problem.quality is None:
+        return None
+    preset = cast("Any", problem.quality.limits.name)
+    finding = next((one for one in compared if one.pair == pair_of(candidate)), None)
+    if finding is None:
+        return QualityResult(preset=preset)
+    measured = finding.divergence
+    held = {"QualityKept": True, QUALITY_TOO_LOW: False}.get(finding.code)
+    if finding.is_reference:
+        held = True  # its answers are what all others are compared with
+    if measured is None:
+        return QualityResult(preset=preset, held=held)
+    return QualityResult(
+        preset=preset,
+        held=held,
+        mean_kld=values.figure(measured.mean_kld),
+        mean_kld_upper=values.figure(measured.kld_upper),
+        top1_percent=values.figure(100 * measured.top1),
+        top1_percent_lower=values.figure(100 * measured.top1_lower),
     )
 
 

@@ -16,6 +16,7 @@ from slotune.report.figures import duration, plural, rate
 from slotune.report.labels import settings_label
 from slotune.report.standing import measured
 from slotune.sandbox.protocol import Progress
+from slotune.search.pairs import pair_of
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning import status_values as values
@@ -96,12 +97,16 @@ def doing(problem: Problem, results: Sequence[TrialResult], running: Sequence[Ru
 
 def trial_label(problem: Problem, trial: Trial) -> str:
     """``16 slots at 1.5/s``: what a trial puts to the question."""
+    if trial.purpose is Purpose.REFERENCE:
+        return f"{pair_of(trial.candidate).label}: its answers are recorded as the reference"
+    if trial.purpose is Purpose.QUALITY:
+        return f"{pair_of(trial.candidate).label}: do its answers hold?"
     label = settings_label(trial.candidate, problem.baseline)
     if trial.candidate.gpu_class != problem.baseline.gpu_class:
         label += f" on {trial.candidate.gpu_class}"
     if trial.purpose is Purpose.SENTINEL:
         return f"{label}, idle: has the machine drifted?"
-    again = " again, on a fresh start" if trial.purpose is Purpose.CONFIRM else ""
+    again = {Purpose.CONFIRM: " again, on a fresh start", Purpose.PARTIAL: ", half its load"}.get(trial.purpose, "")
     return f"{label} at {rate(trial.rate)}{again}"
 
 
@@ -113,7 +118,8 @@ def _standing(one: RunningTrial) -> str:
         return "starts"
     if progress.requests_planned <= 0:
         return progress.stage
-    return f"{progress.requests_done:,} of {plural(progress.requests_planned, 'request')}"
+    thing = "step" if progress.stage == "comparing" else "request"
+    return f"{progress.requests_done:,} of {plural(progress.requests_planned, thing)}"
 
 
 def _numbers(said: deployment_status.Progress) -> tuple[object, ...]:

@@ -155,6 +155,7 @@ def phase_of(
             None: "Pending",
             Purpose.BASELINE: "Baselining",
             Purpose.CONFIRM: "Confirming",
+            Purpose.PARTIAL: "Confirming",
             Purpose.EXPLAIN: "Explaining",
         }
         return phases.get(purpose, "Searching")
@@ -196,7 +197,7 @@ def _search_completed(problem: Problem, decision: Decision | None, purpose: Purp
 
 def _without_answer(problem: Problem, decision: Decision, results: Sequence[TrialResult]) -> tuple[Reason, str]:
     """Why there is no answer, with what it would take."""
-    trials = [r for r in belonging(problem, results) if r.trial.purpose is not Purpose.SENTINEL]
+    trials = [r for r in belonging(problem, results) if r.trial.purpose.puts_load]
     started = any(result.failure is None for result in trials)
     failed = failed_start(problem, results, problem.baseline)
     if failed is not None and not started:
@@ -228,6 +229,7 @@ def _stage(purpose: Purpose | None) -> Reason:
         None: Reason.PROGRESSING,
         Purpose.BASELINE: Reason.MEASURING,
         Purpose.CONFIRM: Reason.CONFIRMING,
+        Purpose.PARTIAL: Reason.CONFIRMING,
         Purpose.EXPLAIN: Reason.EXPLAINING,
     }.get(purpose, Reason.SEARCHING)
 

@@ -6,7 +6,7 @@ two every ten minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -54,7 +54,7 @@ class Trials:
 
 async def gather_trials(
     references: References,
-    context: str,
+    contexts: Collection[str],
     store: Store,
     cluster: Cluster,
     *,
@@ -67,7 +67,7 @@ async def gather_trials(
 
     Args:
         references: the LlamaDeployment.
-        context: of the search; empty while there is none.
+        contexts: of the search, of load and of answers; none while there is none.
         store: what was seen.
         cluster: what is read beside it.
         hardware: whether a GPUClass has a GPU, by name.
@@ -90,6 +90,7 @@ async def gather_trials(
             )
     others = [
         found
+        for context in sorted(contexts)
         for raw in store.of_context(LLAMA_TRIAL, namespace, context)
         if (found := known.get(key_of(raw)) or _other(raw, store, read)) and _is_complete(found[1])
     ]

@@ -15,7 +15,7 @@ from slotune.diagnose.findings import findings
 from slotune.load.summary import IdleProbe
 from slotune.search.conclude import nearest_miss
 from slotune.search.problem import Problem
-from slotune.search.trial import Purpose, TrialResult
+from slotune.search.trial import TrialResult
 from slotune.verdict.verdicts import Outcome
 
 __all__ = ["binding_constraint"]
@@ -31,7 +31,7 @@ def binding_constraint(
     Code and sentence are None when nothing was measured or ruled out, so that nothing binds; the trial is None when
     none got as far as a first token.
     """
-    trials = [result for result in results if result.trial.purpose is not Purpose.SENTINEL]
+    trials = [result for result in results if result.trial.purpose.puts_load]
     nearest = _nearest(problem, trials)
     checks: tuple[Callable[[Problem, Sequence[TrialResult], TrialResult | None], Bind | None], ...] = (
         _nothing_to_start,

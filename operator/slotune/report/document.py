@@ -64,6 +64,7 @@ def to_document(
             }
             for name, facts in problem.models.items()
         },
+        "quality": _plain(problem.quality),
         "measurement": _plain(problem.measurement),
         "budget": _plain(problem.budget),
         "replicas_today": problem.replicas_today,
@@ -157,6 +158,8 @@ def _decision(problem: Problem, decision: Decision) -> dict[str, Any]:
         "trials": decision.trials,
         "proved": list(decision.proved),
         "not_proved": list(decision.not_proved),
+        "answers": [_plain(finding) for finding in decision.answers],
+        "noise_floor": _plain(decision.noise_floor),
         "rejections": [_rejection(problem, rejection) for rejection in decision.rejections],
     }
 
@@ -203,7 +206,7 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "key": key,
         "candidate": _candidate(problem, trial.candidate),
         "rate": _plain(trial.rate),
-        "replicas": replicas_at(problem, trial.rate),
+        "replicas": replicas_at(problem, trial.rate) if trial.purpose.puts_load else None,
         "purpose": trial.purpose.value,
         "seed_block": trial.seed_block,
         "attempt": trial.attempt,
@@ -217,6 +220,8 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "attribution": _plain(result.attribution),
         "slowest": _plain(result.slowest),
         "probe": _plain(result.probe),
+        "quality": _plain(result.quality),
+        "reference": result.reference or None,
         "run_violation_shares": _plain(result.run_violation_shares),
         "memory_bytes": result.memory_bytes,
         "compute_buffer_bytes": result.compute_buffer_bytes,
@@ -253,7 +258,7 @@ def _candidate(problem: Problem, candidate: Candidate) -> dict[str, Any]:
 
 
 def _key(problem: Problem, result: TrialResult) -> str:
-    return result.trial.key(problem.context)
+    return problem.key(result.trial)
 
 
 def _key_or_none(problem: Problem, result: TrialResult | None) -> str | None:

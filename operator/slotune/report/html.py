@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from slotune.report import svg
 from slotune.report.answer import answer_of, owed_sentence
+from slotune.report.answers import NOT_A_RANKING, answers_rows, asked_of_answers
 from slotune.report.bought import BoughtStep, StepState, bought_steps, saved_phrase, state_phrase
 from slotune.report.charts import (
     Distribution,
@@ -97,6 +98,9 @@ def render_html(
         "proved": tuple(sentence(words) for words in (*decision.proved, headroom_sentence(decision)) if words),
         "not_proved": tuple(sentence(words) for words in decision.not_proved),
         "proof_note": _proof_note(problem, decision),
+        "pairs": answers_rows(decision),
+        "pairs_asked": asked_of_answers(problem),
+        "not_a_ranking": NOT_A_RANKING,
         "groups": reason_groups(problem, decision),
         "groups_note": _groups_note(problem, decision),
         "warnings": warnings_of(results),

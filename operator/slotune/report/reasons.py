@@ -27,6 +27,8 @@ _WORDS = {
     "CostsMore": "Costs more than the answer",
     "NoCheaper": "Costs no less than the answer",
     "NotConfirmed": "Passed once, not confirmed",
+    "QualityTooLow": "Answers differ too much from the reference's",
+    "QualityUndecided": "Whether its answers hold is not known",
     "NotTried": "The search ended before its turn",
     UNREACHED: "Not decided before the search ended",
 }

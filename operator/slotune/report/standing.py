@@ -11,7 +11,7 @@ from slotune.llama.candidate import Candidate
 from slotune.report.figures import count, finite, rate
 from slotune.search.decision import Decision, monthly_cost
 from slotune.search.problem import Hardware, Problem
-from slotune.search.trial import Purpose, TrialResult
+from slotune.search.trial import TrialResult
 from slotune.verdict.verdicts import Outcome
 
 __all__ = [
@@ -64,8 +64,8 @@ def machines(replicas: int | None, candidate: Candidate) -> str:
 
 
 def measured(results: Iterable[TrialResult]) -> tuple[TrialResult, ...]:
-    """Trials that put a candidate to the question: all but the sentinel's idle probes."""
-    return tuple(r for r in results if r.trial.purpose is not Purpose.SENTINEL)
+    """Trials that put a candidate under load: neither a sentinel's idle probe nor a look at answers."""
+    return tuple(r for r in results if r.trial.purpose.puts_load)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from slotune.load.summary import Attribution
 from slotune.report.answer import answer_of, owed_short
+from slotune.report.answers import answers_lines, winners_answers
 from slotune.report.bought import StepState, bought_steps, saved_phrase, state_phrase
 from slotune.report.columns import Column, Columns, labelled, printable
 from slotune.report.command import command_text
@@ -101,6 +102,8 @@ def ending_text(
             blocks.append(Text(command_text(flags, width=width), "cyan"))
     else:
         blocks.append(labelled("Why", _why_lines(problem, decision), width=width))
+    if lines := answers_lines(problem, decision):
+        blocks.append(labelled("Answers", lines, width=width))
     blocks.append(labelled("How sure", _sure_lines(problem, decision), width=width))
     spent = f"{duration(decision.gpu_seconds)} of GPU time in {plural(decision.trials, 'trial')}"
     blocks.append(labelled("Spent", [spent], width=width))
@@ -174,7 +177,7 @@ def _today_lines(problem: Problem, decision: Decision, findings: Findings) -> li
     lines = [f"{machines(today.replicas, today.candidate)} · {cost} a month · {keeps[today.keeps]}"]
     if today.result is not None:
         lines.extend(filter(None, [_numbers(problem, today.result)]))
-        lines.extend(sentence(words) for words in findings.get(today.result.trial.key(problem.context), ()))
+        lines.extend(sentence(words) for words in findings.get(problem.key(today.result.trial), ()))
     return lines
 
 
@@ -203,8 +206,8 @@ def _choice_lines(problem: Problem, decision: Decision) -> list[str]:
         cost += f" (today {today.replicas} · {money(today.cost, currency_of(problem, today.candidate))})"
     if choice.cost_per_million_output_tokens is not None:
         cost += f" · {money(choice.cost_per_million_output_tokens, currency)} per million tokens out"
-    numbers = _numbers(problem, choice.result)
-    return [cost, candidate_label(choice.candidate, problem.baseline), *([numbers] if numbers else [])]
+    numbers = (_numbers(problem, choice.result), winners_answers(problem, decision))
+    return [cost, candidate_label(choice.candidate, problem.baseline), *filter(None, numbers)]
 
 
 def _why_lines(problem: Problem, decision: Decision) -> list[str]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from slotune.report.figures import MISSING, count, duration, seconds, sentence, speed
 from slotune.report.labels import candidate_label
 from slotune.report.standing import load_of, owed_wait, p95_of, pace_of
+from slotune.search.pairs import pair_of, reference_pair
 from slotune.search.problem import Problem
-from slotune.search.trial import Purpose, TrialResult
+from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["OUTCOME_KINDS", "Findings", "TrialRow", "trial_row"]
+__all__ = ["OUTCOME_KINDS", "Findings", "TrialRow", "trial_name", "trial_row"]
 
 Findings = Mapping[str, Sequence[str]]
 """Sentences of the diagnosis by trial key."""
@@ -30,8 +31,14 @@ _PURPOSES = {
     Purpose.SEARCH: "",
     Purpose.CONFIRM: "confirmation",
     Purpose.EXPLAIN: "for the story",
+    Purpose.PARTIAL: "at half its load",
     Purpose.SENTINEL: "has the machine drifted?",
+    Purpose.REFERENCE: "the reference's answers",
+    Purpose.QUALITY: "do the answers hold?",
 }
+
+
+_WITHOUT_LOAD = {Purpose.SENTINEL: "idle"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class TrialRow:
     load: str
     outcome: str
     kind: str
-    """``kept``, ``missed`` or ``unknown``; empty for a sentinel, which puts no candidate to the question."""
+    """``kept``, ``missed`` or ``unknown``; empty where nothing is put to the question: idle speed, the reference."""
     purpose: str
     wait: str
     """TTFT at the percentile that the promise is about."""
@@ -58,24 +65,33 @@ class TrialRow:
     """What the diagnosis found; the verdict's reason when it found nothing."""
 
 
+def trial_name(problem: Problem, trial: Trial) -> str:
+    """What is measured: the candidate by what differs from today; where answers are looked at, their pair."""
+    if trial.purpose.asks_answers:
+        return pair_of(trial.candidate).label
+    return candidate_label(trial.candidate, problem.baseline)
+
+
 def trial_row(problem: Problem, result: TrialResult, number: int, findings: Findings) -> TrialRow:
     """``result`` in words; ``number`` is its place in the order of trials, from 1."""
     verdict, trial = result.verdict, result.trial
-    key = trial.key(problem.context)
+    key = problem.key(trial)
     planned = result.planned_requests
     stopped_early = 0 < verdict.requests < planned
-    is_sentinel = trial.purpose is Purpose.SENTINEL  # it asks the machine, not the candidate
-    label = candidate_label(trial.candidate, problem.baseline)
+    asks = trial.purpose not in {Purpose.SENTINEL, Purpose.REFERENCE}  # else it asks the machine, or only records
+    label = trial_name(problem, trial)
     purpose = _PURPOSES[trial.purpose]
+    if trial.purpose is Purpose.QUALITY and pair_of(trial.candidate) == reference_pair(problem):
+        purpose = "noise floor"
     if trial.purpose is Purpose.BASELINE and trial.candidate == problem.baseline:
         purpose = ""
     return TrialRow(
         number=number,
         key=key,
         label=label,
-        load="idle" if is_sentinel else load_of(problem, result),
-        outcome=MISSING if is_sentinel else verdict.outcome.value,
-        kind="" if is_sentinel else OUTCOME_KINDS[verdict.outcome],
+        load=load_of(problem, result) if trial.purpose.puts_load else _WITHOUT_LOAD.get(trial.purpose, "answers"),
+        outcome=verdict.outcome.value if asks else MISSING,
+        kind=OUTCOME_KINDS[verdict.outcome] if asks else "",
         purpose=purpose if trial.attempt == 1 else f"{purpose}, tried again".lstrip(", "),
         wait=seconds(owed_wait(problem, result)),
         p95=seconds(p95_of(result)),

@@ -24,10 +24,12 @@ from slotune.load.lengths import DemandError
 from slotune.load.probe import IdleProbeError
 from slotune.load.shards import ShardError
 from slotune.load.target import Target
+from slotune.sandbox.comparison import AnswersQuestion, look_at_answers
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
+from slotune.sandbox.reference_files import ReferenceFiles
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -45,6 +47,7 @@ class ProcessSandbox:
         engine: which llama-server runs the candidates.
         model_paths: weights file on this machine, by variant.
         directory: gets one directory per trial, with the server's log.
+        references: where recorded references are kept; None keeps them in ``directory``.
         threads: for candidates that state none; None takes every core that this process may use.
         wedge_limit_s: seconds without any sign of life after which a server is given up.
         clock: seconds, monotonic.
@@ -57,18 +60,20 @@ class ProcessSandbox:
         model_paths: Mapping[str, Path],
         directory: Path,
         *,
+        references: ReferenceFiles | None = None,
         threads: int | None = None,
         wedge_limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._problem, self._engine, self._model_paths = problem, engine, model_paths
         self._directory, self._clock = directory, clock
+        self._references = references or ReferenceFiles(directory)
         self._threads, self._wedge_limit_s = threads, wedge_limit_s
 
     async def measure(self, trial: Trial, listener: ProgressListener) -> Measured:
         """See :class:`slotune.sandbox.protocol.Sandbox`."""
         began = self._clock()
-        home = self._directory / trial.key(self._problem.context)
+        home = self._directory / self._problem.key(trial)
         shutil.rmtree(home, ignore_errors=True)
         alias = new_alias()
         process = LlamaProcess(
@@ -91,7 +96,7 @@ class ProcessSandbox:
         except (ShardError, DemandError, aiohttp.ClientError) as error:
             measured = Measured(TrialResult(trial, broken(error, trial.confidence), 0.0))
         result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
-        return Measured(result, measured.runs)
+        return replace(measured, result=result)
 
     def _arguments(self, candidate: Candidate, alias: str) -> list[str]:
         return to_args(
@@ -126,8 +131,13 @@ class ProcessSandbox:
             base, mismatches = await self._inspect(base, process)
             if mismatches:
                 return Measured(mismatched(base, mismatches))
-            question = self._question(base.trial, began)
-            findings = await measure_server(process.server, Target(process.base_url, alias), question, listener)
+            target = Target(process.base_url, alias)
+            if base.trial.purpose.asks_answers:
+                measured = await self._look_at_answers(base, process, target, listener)
+            else:
+                question = self._question(base.trial, began)
+                findings = await measure_server(process.server, target, question, listener)
+                measured = Measured(findings.on(base), findings.runs)
         except ServerWedgedError as error:
             return Measured(_failed(base, process.failure(wedged=True), process, str(error)), error.runs)
         except (ServerError, IdleProbeError) as error:
@@ -135,9 +145,23 @@ class ProcessSandbox:
                 return Measured(replace(base, verdict=unmeasured(error, base.trial.confidence)))
             return Measured(_failed(base, process.failure(), process))
         if not process.alive:
-            return Measured(_failed(base, process.failure(), process), findings.runs)
-        result = replace(findings.on(base), host_memory_peak_bytes=process.memory_peak_bytes)
-        return Measured(result, findings.runs)
+            return Measured(_failed(base, process.failure(), process), measured.runs)
+        return replace(measured, result=replace(measured.result, host_memory_peak_bytes=process.memory_peak_bytes))
+
+    async def _look_at_answers(
+        self, base: TrialResult, process: LlamaProcess, target: Target, listener: ProgressListener
+    ) -> Measured:
+        quality = self._problem.quality
+        if quality is None:
+            return Measured(invalid(base, "NotAsked", "nobody asks about answers here"))
+        kept = self._references.current(self._problem)
+        question = AnswersQuestion(
+            self._problem.demand, quality, self._problem.models[base.trial.candidate.variant].identity, kept
+        )
+        measured = await look_at_answers(process.server, target, base, question, listener, clock=self._clock)
+        if measured.reference is not None:
+            self._references.keep(self._problem, measured.reference)
+        return measured
 
     def _question(self, trial: Trial, began: float) -> Question:
         limit = trial.time_limit_s

@@ -14,21 +14,29 @@ memory, so killing whoever calls it loses at most the trial in flight.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from slotune.llama.candidate import Candidate
-from slotune.search.bounds import Bounds, RooflineBounds, replicas_at_least
+from slotune.search.answers import judged
+from slotune.search.bounds import Bounds, RooflineBounds
 from slotune.search.conclude import conclude
 from slotune.search.decision import Decision
 from slotune.search.evidence import Evidence, Option
 from slotune.search.knowledge import ATTEMPTS, Knowledge
-from slotune.search.lossiness import lossiness
+from slotune.search.options import best_options, passed_options
 from slotune.search.problem import Problem
-from slotune.search.rates import START_ALLOWANCE_S, rates_to_try, requests_per_run, seconds_at
-from slotune.search.standing import Standing
+from slotune.search.rates import (
+    COMPARISON_S,
+    START_ALLOWANCE_S,
+    must_hold_half,
+    rates_to_try,
+    requests_per_run,
+    seconds_at,
+)
 from slotune.search.story import story_steps
 from slotune.search.trial import Purpose, Trial, TrialResult
 
-__all__ = ["best_options", "next_step"]
+__all__ = ["next_step"]
 
 MakeBounds = Callable[[Problem, Iterable[TrialResult]], Bounds]
 
@@ -36,6 +44,8 @@ CONFIRMATION_RESERVE = 0.25
 """Share of the budget that the search leaves for confirming an answer."""
 SHORTEST_TRIAL_S = 20.0
 """A budget with less than this left buys no trial."""
+HALF_LOAD_SEEDS = 2
+"""Seed block of half load: neither that of the search (0) nor that of the confirmation (1)."""
 
 
 def next_step(
@@ -44,7 +54,7 @@ def next_step(
     make_bounds: MakeBounds = RooflineBounds.from_results,
 ) -> Trial | Decision:
     """The next trial, or the decision. Asked twice with the same arguments it says the same."""
-    results = [r for r in results if _belongs(problem, r)]
+    results = judged(problem, (r for r in results if _belongs(problem, r)))
     knowledge = Knowledge.from_results(problem, results)
     desk = _Desk(problem, results, knowledge, make_bounds(problem, knowledge.sound))
     return (
@@ -60,57 +70,6 @@ def _belongs(problem: Problem, result: TrialResult) -> bool:
     """Whether a result can say anything here: a manifest may have lost a GPU class or a model since."""
     candidate = result.trial.candidate
     return candidate.gpu_class in problem.hardware and candidate.variant in problem.models
-
-
-def best_options(problem: Problem, knowledge: Knowledge, bounds: Bounds) -> list[Option]:
-    """Every candidate that is still in, cheapest first.
-
-    The order is total:
-    1. cost per hour at the smallest open N, lower first;
-    2. a known pass first: nothing needs to be asked again;
-    3. least lossy first;
-    4. most capacity (optimistic) first, for the headroom;
-    5. fewest settings changed from what runs today;
-    6. the candidate's fields, so that ties never depend on the order of the input.
-    """
-    options = []
-    for candidate in problem.candidates:
-        option = _option(problem, candidate, knowledge.standing(candidate), bounds)
-        if option is not None:
-            options.append(option)
-    options.sort(
-        key=lambda o: (
-            o.cost_per_hour,
-            not o.known_pass,
-            lossiness(o.candidate, problem.models),
-            -o.capacity_at_most,
-            len(o.candidate.changed_from(problem.baseline)),
-            repr(o.candidate),
-        )
-    )
-    return options
-
-
-def _option(problem: Problem, candidate: Candidate, standing: Standing, bounds: Bounds) -> Option | None:
-    hardware = problem.hardware[candidate.gpu_class]
-    if standing.out is not None or (standing.passed is None and bounds.floor(candidate) is not None):
-        return None
-    capacity = bounds.capacity_at_most(candidate)
-    peak = problem.demand.peak_rate
-    replicas = replicas_at_least(peak, capacity)
-    if standing.passed is not None:  # what was measured beats a bound that noise made too low
-        replicas = min(replicas, replicas_at_least(peak, standing.passed.trial.rate))
-    while replicas <= hardware.replicas_max and standing.is_closed(peak / replicas):
-        replicas += 1
-    if replicas > hardware.replicas_max:
-        return None
-    return Option(
-        candidate,
-        replicas,
-        hardware.price_per_hour * replicas,
-        capacity,
-        standing.passes(peak / replicas),
-    )
 
 
 class _Desk:
@@ -179,15 +138,40 @@ class _Desk:
         if not options:
             return None
         best = options[0]
+        comparison = self.knowledge.answers.owed_before(best.candidate)
+        if comparison is not None:
+            return self._within_budget(comparison, reserve=self._reserve()) or self._secure()
         if not best.known_pass:
             return self._ask(best.candidate, best.replicas, Purpose.SEARCH) or self._secure()
-        if not self._is_confirmed(best):
-            return self._confirm(best)
+        if not self._is_settled(best):
+            return self._settle(best)
         return self._explain(best)
 
     def _is_confirmed(self, option: Option) -> bool:
         owed = self.problem.demand.peak_rate / option.replicas
         return self.knowledge.standing(option.candidate).is_confirmed(owed)
+
+    def _is_settled(self, option: Option) -> bool:
+        """Whether it is confirmed, and holds half of its load where that is owed."""
+        return self._is_confirmed(option) and not self._owes_half(option)
+
+    def _owes_half(self, option: Option) -> bool:
+        confirmed = self.knowledge.standing(option.candidate).confirmed
+        assert confirmed is not None
+        return must_hold_half(option.candidate, self.problem.baseline) and not self.knowledge.standing(
+            option.candidate
+        ).holds_half_of(confirmed.trial.rate)
+
+    def _settle(self, option: Option) -> Trial | None:
+        """The confirmation, then half the load: each on a fresh start with fresh seeds."""
+        if not self._is_confirmed(option):
+            return self._confirm(option)
+        confirmed = self.knowledge.standing(option.candidate).confirmed
+        assert confirmed is not None
+        confidence = self.problem.measurement.confidence
+        return self._question(
+            option.candidate, confirmed.trial.rate / 2, Purpose.PARTIAL, confidence, seed_block=HALF_LOAD_SEEDS
+        )
 
     def _confirm(self, option: Option) -> Trial | None:
         """A fresh start, fresh seeds, and an error that halves with each confirmation that failed before."""
@@ -208,32 +192,31 @@ class _Desk:
                 trial = self._ask(step.candidate, step.open_replicas, Purpose.EXPLAIN, reserve=0.0)
                 if trial is not None:
                     return trial
+        trial = self._todays_answers()
         self.stopped_by_budget = False  # the answer stands; only the story is shorter
-        return None
+        return trial
+
+    def _todays_answers(self) -> Trial | None:
+        """How what runs today answers, where no question of the search led there."""
+        comparison = self.knowledge.answers.owed_before(self.problem.baseline)
+        return None if comparison is None else self._within_budget(comparison, reserve=0.0)
 
     def _secure(self) -> Trial | None:
         """The budget is nearly spent without an answer: confirm the cheapest pass, or find any."""
         options = self.options()
-        passed = [o for o in self._passed_options() if not self._is_confirmed(o)]
-        if passed:
-            return self._confirm(passed[0])
-        if self._passed_options():
+        passed = passed_options(self.problem, self.knowledge)
+        unsettled = [o for o in passed if not self._is_settled(o)]
+        if unsettled:
+            return self._settle(unsettled[0])
+        if passed or not options:
             return None
         roomy = max(options, key=lambda o: (o.capacity_at_most, -o.replicas))
+        comparison = self.knowledge.answers.owed_before(roomy.candidate)
+        if comparison is not None:
+            return self._within_budget(comparison, reserve=0.0)
         most = self.problem.hardware[roomy.candidate.gpu_class].replicas_max
         replicas = min(most, max(roomy.replicas + 1, 2 * roomy.replicas))
         return self._ask(roomy.candidate, replicas, Purpose.SEARCH, reserve=0.0)
-
-    def _passed_options(self) -> list[Option]:
-        """Candidates that passed somewhere, at the N of that pass, cheapest first."""
-        found = []
-        for candidate, standing in self.knowledge.standings.items():
-            if standing.passed is None or standing.out is not None or candidate not in self.problem.candidates:
-                continue
-            replicas = replicas_at_least(self.problem.demand.peak_rate, standing.passed.trial.rate)
-            price = self.problem.hardware[candidate.gpu_class].price_per_hour
-            found.append(Option(candidate, replicas, price * replicas, 0.0, known_pass=True))
-        return sorted(found, key=lambda o: (o.cost_per_hour, repr(o.candidate)))
 
     def _ask(
         self, candidate: Candidate, replicas: int, purpose: Purpose, *, reserve: float | None = None
@@ -274,19 +257,17 @@ class _Desk:
         if self.knowledge.trials >= budget.trials or left < SHORTEST_TRIAL_S:
             self.stopped_by_budget = True
             return None
-        looks = 1 + self.problem.measurement.extensions
-        per_run = requests_per_run(self.problem.measurement, self.problem.promise, trial.confidence)
-        worst = START_ALLOWANCE_S + seconds_at(trial.rate, self.problem.measurement, looks=looks, per_run=per_run)
-        worst += self.problem.measurement.request_timeout_s + self.problem.measurement.startup_timeout_s
-        return Trial(
-            trial.candidate,
-            trial.rate,
-            trial.seed_block,
-            trial.confidence,
-            trial.attempt,
-            trial.purpose,
-            min(left, worst),
-        )
+        return replace(trial, time_limit_s=min(left, self._worst_s(trial)))
+
+    def _worst_s(self, trial: Trial) -> float:
+        """Seconds that the measurement takes at most when nothing is at fault."""
+        measurement = self.problem.measurement
+        worst = START_ALLOWANCE_S + measurement.request_timeout_s + measurement.startup_timeout_s
+        if trial.purpose.asks_answers:
+            return worst + COMPARISON_S
+        looks = 1 + measurement.extensions
+        per_run = requests_per_run(measurement, self.problem.promise, trial.confidence)
+        return worst + seconds_at(trial.rate, measurement, looks=looks, per_run=per_run)
 
     def _reserve(self) -> float:
         return CONFIRMATION_RESERVE * self.problem.budget.gpu_seconds

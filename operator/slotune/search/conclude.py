@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from slotune.llama.candidate import Candidate
+from slotune.search.answers import QUALITY_TOO_LOW, PairState
 from slotune.search.cost import cost_per_million_output_tokens
-from slotune.search.decision import Choice, Decision, DecisionKind, Rejection
+from slotune.search.decision import Choice, Decision, DecisionKind
 from slotune.search.evidence import Evidence
 from slotune.search.lossiness import lossiness
 from slotune.search.problem import Problem
+from slotune.search.proofs import compared_pairs, not_proved, proved
 from slotune.search.rejections import cost_gap, rejections
 from slotune.search.story import told_steps
 from slotune.search.trial import TrialResult
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["PRODUCTION_CONFIDENCE", "conclude", "nearest_miss"]
-
-PRODUCTION_CONFIDENCE = 0.95
-"""What a production decision deserves; anything less is said in the answer."""
+__all__ = ["conclude", "nearest_miss"]
 
 
 def conclude(evidence: Evidence) -> Decision:
@@ -34,7 +32,7 @@ def conclude(evidence: Evidence) -> Decision:
     baseline_results = knowledge.standing(problem.baseline).results
     return Decision(
         kind=kind,
-        reason=_reason(problem, kind, choice),
+        reason=_reason(evidence, kind, choice),
         choice=choice,
         today=_todays(evidence),
         baseline_result=baseline_results[0] if baseline_results else None,
@@ -46,8 +44,10 @@ def conclude(evidence: Evidence) -> Decision:
         confidence=None if choice is None else choice.result.verdict.confidence,
         gpu_seconds=knowledge.gpu_seconds,
         trials=knowledge.trials,
-        proved=() if choice is None else _proved(problem, choice, gap, rejected),
-        not_proved=_not_proved(problem, choice, gap, rejected, knowledge.sentinels_failed),
+        proved=() if choice is None else proved(evidence, choice, gap, rejected),
+        not_proved=not_proved(evidence, choice, gap, rejected),
+        answers=compared_pairs(problem, knowledge.answers),
+        noise_floor=knowledge.answers.floor,
     )
 
 
@@ -69,7 +69,7 @@ def _kind(evidence: Evidence, choice: Choice | None) -> DecisionKind:
     first = evidence.options[0] if evidence.options else None
     if choice is not None and first is not None and first.known_pass:
         owed = evidence.problem.demand.peak_rate / first.replicas
-        if evidence.knowledge.standing(first.candidate).is_confirmed(owed):
+        if evidence.knowledge.standing(first.candidate).is_confirmed(owed) and evidence.is_settled(first.candidate):
             return DecisionKind.FOUND
     if evidence.stopped_by_budget:
         return DecisionKind.BUDGET_EXHAUSTED
@@ -85,6 +85,7 @@ def _kind(evidence: Evidence, choice: Choice | None) -> DecisionKind:
 def _is_undecided(evidence: Evidence, candidate: Candidate) -> bool:
     standing = evidence.knowledge.standing(candidate)
     asked = bool(standing.results or standing.set_aside)
+    asked = asked or evidence.knowledge.answers.of(candidate).state is PairState.UNDECIDED
     return asked and evidence.fewest_undecided(candidate) is not None
 
 
@@ -107,6 +108,8 @@ def _cheapest_confirmed(evidence: Evidence) -> Choice | None:
     for candidate in evidence.problem.candidates:
         standing = evidence.knowledge.standing(candidate)
         if standing.out is not None or standing.confirmed is None or standing.passed is None:
+            continue
+        if not evidence.may_win(candidate):
             continue
         replicas = evidence.replicas_for(standing.confirmed.trial.rate)
         if replicas <= evidence.problem.hardware[candidate.gpu_class].replicas_max:
@@ -133,10 +136,13 @@ def _todays_pass(evidence: Evidence) -> Choice | None:
     problem, standing = evidence.problem, evidence.knowledge.standing(evidence.problem.baseline)
     if standing.passed is None or not standing.passes(problem.demand.peak_rate / problem.replicas_today):
         return None
+    if not evidence.knowledge.answers.may_win(problem.baseline):
+        return None
     return _choice(evidence, problem.baseline, problem.replicas_today, standing.passed)
 
 
-def _reason(problem: Problem, kind: DecisionKind, choice: Choice | None) -> str:
+def _reason(evidence: Evidence, kind: DecisionKind, choice: Choice | None) -> str:
+    problem = evidence.problem
     what = "" if choice is None else f"{choice.replicas} x {choice.candidate.gpu_class}"
     most = max(h.replicas_max for h in problem.hardware.values())
     return {
@@ -151,53 +157,15 @@ def _reason(problem: Problem, kind: DecisionKind, choice: Choice | None) -> str:
             "no configuration could be shown to keep the promise, and some could not be shown to break it"
         ),
         DecisionKind.INFEASIBLE: f"no configuration of this space keeps the promise, not even with {most} replicas",
-    }[kind]
+    }[kind] + _refused_for_answers(evidence, choice)
 
 
-def _changes_answers(problem: Problem, candidate: Candidate) -> bool:
-    """Whether weights or KV type differ from what runs today."""
-    return bool({"variant", "cache_type_k", "cache_type_v"} & set(candidate.changed_from(problem.baseline)))
-
-
-def _proved(problem: Problem, choice: Choice, gap: Decimal | None, rejected: Sequence[Rejection]) -> tuple[str, ...]:
-    verdict = choice.result.verdict
-    sure = f"{100 * verdict.confidence:.3g} % sure"
-    promise = (
-        f"the promise holds at {choice.result.trial.rate:.3g} requests/s a server, {sure}: "
-        f"{verdict.violations} of {verdict.requests} requests broke it on a fresh start with fresh seeds, "
-        f"{100 * problem.promise.violation_share:.3g} % may"
+def _refused_for_answers(evidence: Evidence, choice: Choice | None) -> str:
+    """How many pairs are no answer because they give other ones, where there is no other answer."""
+    pairs = compared_pairs(evidence.problem, evidence.knowledge.answers)
+    failed = [pair for pair in pairs if pair.code == QUALITY_TOO_LOW]
+    if choice is not None or not failed or evidence.problem.quality is None:
+        return ""
+    return f"; {', '.join(pair.pair.label for pair in failed)} would answer too differently for " + (
+        evidence.problem.quality.limits.name
     )
-    return (promise, f"nothing among {len(rejected) + 1} candidates can be cheaper") if gap == 0 else (promise,)
-
-
-def _not_proved(
-    problem: Problem,
-    choice: Choice | None,
-    gap: Decimal | None,
-    rejected: Sequence[Rejection],
-    sentinels_failed: int,
-) -> tuple[str, ...]:
-    sentences = []
-    undecided = sum(r.undecided for r in rejected)
-    currency = "" if choice is None else problem.hardware[choice.candidate.gpu_class].currency
-    if choice is None and undecided:
-        sentences.append(f"{undecided} {'candidate was' if undecided == 1 else 'candidates were'} not decided")
-    if gap:
-        sentences.append(
-            f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} {currency} a month"
-        )
-    if sentinels_failed:
-        sentences.append("whether the machine kept its speed could not be looked at again")
-    if choice is not None and choice.result.trial.seed_block == 0:
-        sentences.append("the answer was measured once and not confirmed on a fresh start")
-    if choice is not None and problem.quality != "Off" and _changes_answers(problem, choice.candidate):
-        sentences.append(
-            f"quality {problem.quality} is owed and was not measured: {choice.candidate.variant} with KV type "
-            f"{choice.candidate.cache_type_k} may answer differently, so compare answers before it serves users"
-        )
-    if problem.measurement.confidence < PRODUCTION_CONFIDENCE:
-        sentences.append(
-            f"confidence was lowered to {100 * problem.measurement.confidence:.3g} % for this run: "
-            f"a production decision deserves {100 * PRODUCTION_CONFIDENCE:.3g} %"
-        )
-    return tuple(sentences)

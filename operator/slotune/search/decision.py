@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from slotune.llama.candidate import Candidate
+from slotune.quality.divergence import Divergence
+from slotune.search.pairs import Pair
 from slotune.search.trial import TrialResult
 
-__all__ = ["HOURS_PER_MONTH", "Choice", "Decision", "DecisionKind", "Rejection", "Step", "monthly_cost"]
+__all__ = ["HOURS_PER_MONTH", "Choice", "Decision", "DecisionKind", "PairFinding", "Rejection", "Step", "monthly_cost"]
 
 HOURS_PER_MONTH = 730
 """Hours of a mean month: 8,760 / 12."""
@@ -73,6 +75,23 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFinding:
+    """What was found out about the answers of one pair of weights and KV cache. It gates, it does not rank."""
+
+    pair: Pair
+    state: str
+    """``Ungated`` (the reference itself), ``Open`` (nothing led to it), ``Passed``, ``Failed`` or ``Undecided``."""
+    code: str = ""
+    """CamelCase: ``QualityKept``, ``QualityTooLow``, ``QualityUndecided``, or what its server failed of."""
+    reason: str = ""
+    """One sentence with the numbers; empty where nothing was measured."""
+    divergence: Divergence | None = None
+    is_reference: bool = False
+    is_todays: bool = False
+    """Whether what runs today answers with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The end of a search."""
 
@@ -99,6 +118,10 @@ class Decision:
     proved: tuple[str, ...] = ()
     """Sentences: what was proved."""
     not_proved: tuple[str, ...] = ()
+    answers: tuple[PairFinding, ...] = ()
+    """Every pair that was offered; empty when nobody looks at answers, or there is no choice."""
+    noise_floor: Divergence | None = None
+    """The reference against itself after a restart."""
 
 
 def monthly_cost(replicas: int, price_per_hour: Decimal) -> Decimal:

@@ -28,6 +28,8 @@ def drifted_trials(problem: Problem, results: Sequence[TrialResult]) -> frozense
                     drifted.update(since)
                 reference, since = result, []
             continue
+        if not result.trial.purpose.puts_load:
+            continue  # answers do not depend on speed
         if reference is None and is_probe:
             reference = result
         since.append(index)

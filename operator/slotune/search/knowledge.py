@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.search.answers import Answers
 from slotune.search.drift import drifted_trials
 from slotune.search.problem import Problem, Pruned
 from slotune.search.standing import Standing, same_rate
@@ -26,6 +27,7 @@ class Knowledge:
     """The fold of all results of one search."""
 
     standings: dict[Candidate, Standing]
+    answers: Answers
     confirmations_failed: int = 0
     """Each one halves the error that the next confirmation may make."""
     gpu_seconds: float = 0.0
@@ -41,7 +43,7 @@ class Knowledge:
     @classmethod
     def from_results(cls, problem: Problem, results: Sequence[TrialResult]) -> Knowledge:
         """Fold ``results`` in the order in which they were measured."""
-        knowledge = cls({})
+        knowledge = cls({}, Answers.from_results(problem, results))
         drifted = drifted_trials(problem, results)
         faulty = 0
         for index, result in enumerate(results):
@@ -53,6 +55,8 @@ class Knowledge:
             if result.trial.purpose is Purpose.SENTINEL:
                 knowledge._look_at_machine(result)
                 continue
+            if result.trial.purpose.asks_answers:
+                continue
             knowledge.since_sentinel += 1
             if at_fault:
                 faulty += 1
@@ -60,7 +64,7 @@ class Knowledge:
                     knowledge.standing(result.trial.candidate).give_up(result)
             else:
                 knowledge._learn(problem, result)
-        load = sum(result.trial.purpose is not Purpose.SENTINEL for result in results)
+        load = sum(result.trial.purpose.puts_load for result in results)
         knowledge.all_invalid = load > 0 and faulty == load
         return knowledge
 
@@ -74,7 +78,7 @@ class Knowledge:
             r.trial.candidate == candidate
             and same_rate(r.trial.rate, rate)
             and r.trial.seed_block == seed_block
-            and r.trial.purpose is not Purpose.SENTINEL
+            and r.trial.purpose.puts_load
             for r in results
         )
 
@@ -90,13 +94,16 @@ class Knowledge:
         if result.verdict.outcome is Outcome.PASS:
             standing.accept(result)
             return
-        if trial.seed_block > 0:
+        if trial.purpose is Purpose.CONFIRM:
             self.confirmations_failed += 1
         if _is_out_for_good(result):
             code = result.failure.value if result.failure is not None else result.verdict.code
             standing.out = Pruned(trial.candidate, code, result.verdict.reason)
             if _needs_too_much_of_the_device(result):
                 self._remove_hungrier(problem, result)
+        elif trial.purpose is Purpose.PARTIAL and result.verdict.outcome is Outcome.FAIL:
+            reason = f"at {trial.rate:.3g} requests/s, half of what it was confirmed at: {result.verdict.reason}"
+            standing.out = Pruned(trial.candidate, result.verdict.code, reason)
         else:
             standing.refuse(result)
 
@@ -124,9 +131,7 @@ def _is_out_for_good(result: TrialResult) -> bool:
     A server that was up and then crashed or wedged did so under this load; a slow owed rate is first tried far
     above it, so such an end refuses that rate only.
     """
-    if result.verdict.code == CONTEXT_TOO_SMALL:
-        return True
-    return result.failure is not None and not (result.effective and result.failure in _UNDER_LOAD)
+    return result.verdict.code == CONTEXT_TOO_SMALL or result.never_ran
 
 
 def _needs_too_much_of_the_device(result: TrialResult) -> bool:
@@ -136,13 +141,3 @@ def _needs_too_much_of_the_device(result: TrialResult) -> bool:
         and result.failure.is_memory
         and result.failure is not FailureClass.OUT_OF_MEMORY_HOST
     )
-
-
-_UNDER_LOAD = frozenset(
-    {
-        FailureClass.CRASHED,
-        FailureClass.WEDGED,
-        FailureClass.OUT_OF_MEMORY_RUNTIME,
-        FailureClass.OUT_OF_MEMORY_HOST,
-    }
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -9,9 +10,11 @@ from decimal import Decimal
 from slotune.llama.candidate import Candidate
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
+from slotune.quality.limits import Limits, QualitySettings
+from slotune.search.trial import Trial
 from slotune.verdict.promise import Promise
 
-__all__ = ["Budget", "Hardware", "Measurement", "Problem", "Pruned"]
+__all__ = ["Budget", "Hardware", "Measurement", "Problem", "Pruned", "QualityQuestion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,19 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityQuestion:
+    """How far answers may move, and from what."""
+
+    limits: Limits
+    reference: str
+    """Variant whose answers all others are compared with, with an f16 KV cache."""
+    settings: QualitySettings = field(default_factory=QualitySettings)
+    context: str = ""
+    """Digest of what a comparison depends on besides its own weights file (the reference's, prompts, settings, engine
+    build): less than a load trial does, so an SLO that changes asks nothing about answers again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """A search as a value. The same problem and the same results always give the same next step."""
 
@@ -91,7 +107,27 @@ class Problem:
     """Candidates that were ruled out by the manifest or by memory before anything ran."""
     explain: bool = True
     """Measure what each change bought after a winner is confirmed."""
-    quality: str = "Off"
-    """The quality that was asked for; anything but ``Off`` is named in the answer as not measured (it is not yet)."""
+    quality: QualityQuestion | None = None
+    """How far answers may move; None when nobody looks."""
     context: str = ""
-    """Digest for :meth:`Trial.key`."""
+    """Digest for :meth:`key`."""
+
+    def context_of(self, trial: Trial) -> str:
+        """Digest of all but ``trial`` itself that its result depends on."""
+        if self.quality is None or not trial.purpose.asks_answers:
+            return self.context
+        return self._of_answers(self.quality, trial.candidate.variant)
+
+    @property
+    def contexts(self) -> frozenset[str]:
+        """Digests of all that can be known here: for load, and for the answers of each weights file."""
+        asked = self.quality
+        return frozenset({self.context, *(self._of_answers(asked, name) for name in self.models if asked is not None)})
+
+    def _of_answers(self, asked: QualityQuestion, variant: str) -> str:
+        said = f"{asked.context}/{self.models[variant].identity}"
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def key(self, trial: Trial) -> str:
+        """Ten hex digits that name what ``trial`` measures here."""
+        return trial.key(self.context_of(trial))

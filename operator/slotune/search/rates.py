@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import math
 
+from slotune.llama.candidate import Candidate
 from slotune.search.problem import Measurement
 from slotune.verdict.binomial import fewest_requests
 from slotune.verdict.curtailment import look_confidence
 from slotune.verdict.promise import Promise
 
-__all__ = ["PATIENCE_S", "START_ALLOWANCE_S", "rates_to_try", "requests_per_run", "seconds_at"]
+__all__ = [
+    "COMPARISON_S",
+    "PATIENCE_S",
+    "START_ALLOWANCE_S",
+    "must_hold_half",
+    "rates_to_try",
+    "requests_per_run",
+    "seconds_at",
+]
 
 PATIENCE_S = 900.0
 """Longest full measurement (seconds) before a faster rate is worth a try."""
@@ -24,6 +33,9 @@ BOUND_SHARE = 0.8
 """Share of the optimistic capacity above which a pass is not to be expected (queues grow without limit near it)."""
 START_ALLOWANCE_S = 60.0
 """Seconds set aside for start and idle probe when a trial's worst case is estimated."""
+COMPARISON_S = 1800.0
+"""Longest that looking at answers may take: 64 prompts of 4,000 tokens and 1,024 steps are a minute on a GPU with an 8B
+model, half an hour on a CPU that reads 150 tokens/s."""
 
 
 def requests_per_run(measurement: Measurement, promise: Promise, confidence: float) -> int:
@@ -55,3 +67,12 @@ def rates_to_try(owed: float, capacity_at_most: float, measurement: Measurement)
         rates.append(fastest)
         fastest /= 2
     return (*rates, owed)
+
+
+def must_hold_half(candidate: Candidate, baseline: Candidate) -> bool:
+    """Whether a pass at a rate says nothing about half of it, so that half is asked as well.
+
+    Guessed tokens pay off or cost by how full a step is, and one KV pool for all slots was slower where few were busy
+    (ggml-org/llama.cpp#28495); where today's server shares its pool already, users have seen both.
+    """
+    return candidate.speculation != "none" or (candidate.kv_unified and not baseline.kv_unified)

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from slotune.llama.candidate import Candidate
+from slotune.search.answers import PairState
 from slotune.search.decision import Choice, Rejection
 from slotune.search.evidence import Evidence
 from slotune.search.lossiness import lossiness
+from slotune.search.trial import Purpose
 
 __all__ = ["CHECKS", "cost_gap", "rejections"]
 
@@ -52,16 +54,22 @@ def _could_not_run(evidence: Evidence, candidate: Candidate, _: Choice | None) -
     return None if out is None else Rejection(candidate, out.code, out.reason)
 
 
+def _answers_too_different(evidence: Evidence, candidate: Candidate, _: Choice | None) -> Rejection | None:
+    pair = evidence.knowledge.answers.of(candidate)
+    return Rejection(candidate, pair.code, pair.reason) if pair.state is PairState.FAILED else None
+
+
 def _did_not_pass(evidence: Evidence, candidate: Candidate, choice: Choice | None) -> Rejection | None:
     standing = evidence.knowledge.standing(candidate)
     refused = standing.refused or (standing.set_aside[-1] if standing.set_aside else None)
     if refused is None:
         return None
     rate = refused.trial.rate
+    half = ", half of what it was confirmed at" if refused.trial.purpose is Purpose.PARTIAL else ""
     return Rejection(
         candidate,
         refused.verdict.code,
-        f"at {rate:.3g} requests/s: {refused.verdict.reason}",
+        f"at {rate:.3g} requests/s{half}: {refused.verdict.reason}",
         rate,
         undecided=_may_be_cheaper(evidence, candidate, choice),
     )
@@ -110,6 +118,13 @@ def _cannot_be_cheaper(evidence: Evidence, candidate: Candidate, choice: Choice 
     return Rejection(candidate, "NoCheaper", f"cannot be cheaper than the answer, and {why}")
 
 
+def _answers_undecided(evidence: Evidence, candidate: Candidate, _: Choice | None) -> Rejection | None:
+    pair = evidence.knowledge.answers.of(candidate)
+    if pair.state is not PairState.UNDECIDED or evidence.knowledge.answers.may_win(candidate):
+        return None
+    return Rejection(candidate, pair.code, f"whether its answers hold is not known: {pair.reason}", undecided=True)
+
+
 def _not_tried(evidence: Evidence, candidate: Candidate, _: Choice | None) -> Rejection:
     least = evidence.least_replicas(candidate)
     return Rejection(
@@ -119,12 +134,14 @@ def _not_tried(evidence: Evidence, candidate: Candidate, _: Choice | None) -> Re
 
 CHECKS: tuple[Check, ...] = (
     _could_not_run,
+    _answers_too_different,
     _did_not_pass,
     _can_never_keep_it,
     _needs_too_many,
     _costs_more,
     _passed_without_being_cheaper,
     _cannot_be_cheaper,
+    _answers_undecided,
     _not_tried,
 )
 

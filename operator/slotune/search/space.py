@@ -89,13 +89,14 @@ ORDER_CONSTRAINTS: tuple[OrderConstraint, ...] = (
 )
 
 
-def context_needed(demand: Demand) -> int:
+def context_needed(demand: Demand, answer: int = 0) -> int:
     """Tokens that a slot must hold for the longest request, rounded up to the server's step.
 
     Real prompts are only estimated from their bytes before a server tokenizes them, so room is left on top.
+    ``answer``: tokens that an answer may take where that is more than the workload's longest.
     """
     margin = 1.0 if demand.synthetic is not None else ESTIMATE_MARGIN
-    return _padded(math.ceil(margin * demand.input_tokens_max) + demand.longest_answer)
+    return _padded(math.ceil(margin * demand.input_tokens_max) + max(answer, demand.longest_answer))
 
 
 def context_at_least(demand: Demand) -> int:

@@ -3,6 +3,10 @@
 Capacity is monotone: a pass at a rate is a pass below it, a fail at a rate is a fail above it. So of
 passes and fails only the extreme ones must be remembered. A measurement that was at fault twice says
 nothing about other rates, so it sets aside exactly its own.
+
+Not quite monotone is what pays off under full load only (guessed tokens, one KV pool for all slots): such a candidate
+is also measured at half the rate at which it was confirmed. A pass there is no confirmation of its own; without one
+the confirmed rate does not count. A fail there, below a pass, says that less load is worse: the candidate is out.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import math
 from dataclasses import dataclass, field
 
 from slotune.search.problem import Pruned
-from slotune.search.trial import TrialResult
+from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.verdicts import Outcome
 
 __all__ = ["Standing", "same_rate"]
@@ -30,6 +34,8 @@ class Standing:
     """Load trials whose verdict still counts, oldest first."""
     passes_seen: list[TrialResult] = field(default_factory=list)
     """Every pass and confirmation."""
+    halves: list[float] = field(default_factory=list)
+    """Rates at which it was shown to hold half of its load."""
     passed: TrialResult | None = None
     """The pass at the fastest rate, not overruled by a confirmation."""
     confirmed: TrialResult | None = None
@@ -53,13 +59,17 @@ class Standing:
         """Whether a confirmation at ``rate`` or above passed."""
         return self.confirmed is not None and _at_least(self.confirmed.trial.rate, rate)
 
+    def holds_half_of(self, rate: float) -> bool:
+        """Whether a pass at half of ``rate`` is known from a trial that asked just that."""
+        return any(same_rate(half, rate / 2) for half in self.halves)
+
     def is_refused(self, rate: float) -> bool:
         """Whether ``rate`` or a slower one was tried without a pass."""
         return _at_least(rate, self.refused_from)
 
     def is_closed(self, rate: float) -> bool:
         """Whether ``rate`` is not asked again: refused, or given up."""
-        return self.is_refused(rate) or any(same_rate(rate, result.trial.rate) for result in self.set_aside)
+        return self.is_refused(rate) or any(same_rate(rate, _given_up(result.trial)) for result in self.set_aside)
 
     def is_failed(self, rate: float) -> bool:
         """Whether ``rate`` or a slower one was shown to fail."""
@@ -67,6 +77,9 @@ class Standing:
 
     def accept(self, result: TrialResult) -> None:
         """Remember a pass, or a confirmation."""
+        if result.trial.purpose is Purpose.PARTIAL:
+            self.halves.append(result.trial.rate)
+            return
         self.passes_seen.append(result)
         self._recall()
 
@@ -90,6 +103,11 @@ class Standing:
         by_rate = sorted(sound, key=lambda seen: seen.trial.rate)
         self.passed = next((seen for seen in reversed(by_rate) if seen.trial.seed_block == 0), None)
         self.confirmed = next((seen for seen in reversed(by_rate) if seen.trial.seed_block > 0), None)
+
+
+def _given_up(trial: Trial) -> float:
+    """Where half the load could not be measured, it is the whole load that is not answered for."""
+    return 2 * trial.rate if trial.purpose is Purpose.PARTIAL else trial.rate
 
 
 def _at_least(rate: float, other: float) -> bool:

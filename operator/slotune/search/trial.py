@@ -10,19 +10,44 @@ from dataclasses import asdict, dataclass, field
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.quality.divergence import Divergence
 from slotune.verdict.verdicts import Outcome, Verdict
 
 __all__ = ["Purpose", "Trial", "TrialResult"]
 
 
 class Purpose(enum.StrEnum):
-    """Why a trial runs; it does not change what is measured, so it is no part of the key."""
+    """Why a trial runs. Of those that put a server under load it changes nothing, so it is no part of their key."""
 
     BASELINE = "baseline"  # what runs today, at today's replicas
     SEARCH = "search"
     CONFIRM = "confirm"  # a fresh start and fresh seeds for a would-be winner
     EXPLAIN = "explain"  # a step between baseline and winner: what each change bought
+    PARTIAL = "partial"  # a confirmed candidate again at half its rate: what helps a full server may slow a quiet one
     SENTINEL = "sentinel"  # the baseline's idle probe again: has the machine drifted?
+    REFERENCE = "reference"  # the reference's answers are recorded
+    QUALITY = "quality"  # a pair's answers are compared with them; those of the reference itself give the noise floor
+
+    @property
+    def puts_load(self) -> bool:
+        """Whether requests are sent at a rate, so that the verdict is about the promise."""
+        return self not in {Purpose.SENTINEL, Purpose.REFERENCE, Purpose.QUALITY}
+
+    @property
+    def asks_answers(self) -> bool:
+        """Whether answers are looked at, one step at a time and at no rate."""
+        return self in {Purpose.REFERENCE, Purpose.QUALITY}
+
+
+_UNDER_LOAD = frozenset(
+    {
+        FailureClass.CRASHED,
+        FailureClass.WEDGED,
+        FailureClass.OUT_OF_MEMORY_RUNTIME,
+        FailureClass.OUT_OF_MEMORY_HOST,
+    }
+)
+"""Ends that a server may come to after it came up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +56,12 @@ class Trial:
 
     candidate: Candidate
     rate: float
-    """Requests per second that this one server gets."""
+    """Requests per second that this one server gets; 0 where answers are looked at and nothing else."""
     seed_block: int = 0
-    """Selects the seeds of all runs; a confirmation uses another block than the search."""
+    """Selects the seeds of all runs; a confirmation uses another block than the search, and half load a third."""
     confidence: float = 0.95
     attempt: int = 1
-    """2 when the first measurement was Invalid."""
+    """2 when the first measurement was Invalid, or of answers undecided."""
     purpose: Purpose = Purpose.SEARCH
     time_limit_s: float | None = None
     """Seconds that the measurement may take at most, start included; None means no limit."""
@@ -45,9 +70,10 @@ class Trial:
         """Ten hex digits that name what is measured.
 
         ``context`` is the digest of all that is equal for every trial of one search (weights files,
-        workload, SLO, measurement settings, engine build).
+        workload, SLO, measurement settings, engine build); for trials of answers, which depend on less, that of the
+        question about quality. ``Problem.key`` takes the right one.
         """
-        measured = {
+        measured: dict[str, object] = {
             "candidate": asdict(self.candidate),
             "rate": f"{self.rate:.6g}",
             "seeds": self.seed_block,
@@ -56,6 +82,8 @@ class Trial:
             "probe_only": self.purpose is Purpose.SENTINEL,
             "context": context,
         }
+        if self.purpose.asks_answers:
+            measured["answers"] = self.purpose.value
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()[:10]
 
 
@@ -90,6 +118,18 @@ class TrialResult:
     trace_hashes: tuple[str, ...] = ()
     started_at: str = ""
     """RFC 3339, UTC."""
+    quality: Divergence | None = None
+    """How far the answers lie from the reference's, of a comparison."""
+    reference: str = ""
+    """Digest of the reference that was recorded."""
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether the server did not come up as asked, so that no slower rate can help.
+
+        One that was up and then crashed or wedged did so under what it was asked at that moment.
+        """
+        return self.failure is not None and not (self.effective and self.failure in _UNDER_LOAD)
 
     @property
     def passed(self) -> bool:

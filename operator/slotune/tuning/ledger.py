@@ -20,12 +20,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from slotune.load.record_lines import record_lines
 from slotune.load.records import RunResult
+from slotune.sandbox.reference_files import ReferenceFiles
 from slotune.search.trial import TrialResult
 
 __all__ = ["Ledger", "LedgerBusyError", "LedgerUnreadableError", "LedgerUnwritableError"]
 
 TRIALS_FILE = "trials.jsonl"
 RECORDS_DIRECTORY = "records"
+REFERENCES_DIRECTORY = "references"
 
 _RESULT = TypeAdapter(TrialResult)
 
@@ -87,9 +89,14 @@ class Ledger:
         """The file of trials."""
         return self.directory / TRIALS_FILE
 
-    def results(self, context: str) -> list[TrialResult]:
-        """Finished trials that answer questions of ``context``, oldest first; others are left alone."""
-        return [result for of, result in self._whole_lines() if of == context]
+    @property
+    def references(self) -> ReferenceFiles:
+        """The recorded references that comparisons need."""
+        return ReferenceFiles(self.directory / REFERENCES_DIRECTORY)
+
+    def results(self, *contexts: str) -> list[TrialResult]:
+        """Finished trials that answer questions of any of ``contexts``, oldest first; others are left alone."""
+        return [result for of, result in self._whole_lines() if of in contexts]
 
     def add(self, context: str, result: TrialResult, runs: Sequence[RunResult] = ()) -> None:
         """Append one trial and the record of each of its requests; on return both are on disk."""

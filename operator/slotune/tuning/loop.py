@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slotune.sandbox.protocol import Progress, Sandbox
+from slotune.search.answers import judged
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision
 from slotune.search.problem import Problem
@@ -53,7 +54,8 @@ async def tune(
     refine: Callable[[Problem, list[TrialResult]], Problem],
 ) -> Answer:
     """Run the search to its decision. Cancelling loses the trial in flight and nothing else."""
-    results = ledger.results(problem.context)
+    results = ledger.references.without_lost(problem, ledger.results(*problem.contexts))
+    results = judged(problem, results)
     if results:
         reporter.resumed(results)
     while True:
@@ -64,6 +66,6 @@ async def tune(
         number = len(results) + 1
         reporter.started(number, step)
         measured = await sandbox.measure(step, reporter.progressed)
-        ledger.add(problem.context, measured.result, measured.runs)
-        results.append(measured.result)
-        reporter.finished(number, measured.result)
+        results = judged(problem, [*results, measured.result])
+        ledger.add(problem.context_of(step), results[-1], measured.runs)
+        reporter.finished(number, results[-1])

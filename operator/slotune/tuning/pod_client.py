@@ -33,7 +33,7 @@ from slotune.load.target import Target
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
-from slotune.search.rates import START_ALLOWANCE_S, requests_per_run, seconds_at
+from slotune.search.rates import COMPARISON_S, START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.reading import measurement_from
@@ -96,6 +96,8 @@ def expected_limit_s(spec: LlamaTrialSpec) -> float:
     What a wedged server may cost beside that is in :func:`measuring_limit_s`.
     """
     trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    if trial.purpose.asks_answers:
+        return min(measuring_limit_s(spec), START_ALLOWANCE_S + COMPARISON_S)
     per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
     load = seconds_at(trial.rate, measurement, looks=1 + measurement.extensions, per_run=per_run)
     return min(measuring_limit_s(spec), START_ALLOWANCE_S + load + measurement.request_timeout_s)
@@ -114,6 +116,8 @@ async def measure_beside(
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     trial = trial_of(files.spec)
     base = not_measured(trial)
+    if trial.purpose.asks_answers:
+        return Measured(invalid(base, "NotInPods", "answers are not compared in pods yet"))
     try:
         demand = _demand(files)
     except (InputFileError, InvalidInputError, DemandError) as error:

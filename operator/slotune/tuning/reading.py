@@ -22,6 +22,7 @@ from slotune.tuning.baseline import Baseline, baseline_of
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.local_limits import check_local
+from slotune.tuning.quality_question import quality_question
 from slotune.tuning.traffic import demand_of
 from slotune.tuning.weights import facts_of, locate
 from slotune.verdict.promise import Promise
@@ -140,7 +141,7 @@ def reading_of(
         budget=Budget(gpu_seconds=60.0 * spec.search.budget.gpu_minutes, trials=spec.search.budget.trials),
         pruned=pruned,
         explain=spec.search.explain == "Measured",
-        quality=spec.slo.quality or "Off",
+        quality=quality_question(manifests, models, demand, engine),
         context=_context(promise, demand.identity, measurement, models, engine),
     )
     target = spec.target_ref.name if spec.target_ref is not None else problem.name

@@ -15,10 +15,12 @@ from slotune.api.v1alpha1.trial_status import (
     TrialLatencies,
     TrialMemory,
     TrialProbe,
+    TrialQuality,
     TrialVerdict,
 )
 from slotune.llama.failures import FailureClass
 from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.quality.divergence import Divergence
 from slotune.report.redaction import said_in_public
 from slotune.search.trial import Trial, TrialResult
 from slotune.tuning import status_values as values
@@ -36,6 +38,8 @@ __all__ = [
     "memory_status",
     "probe_of",
     "probe_status",
+    "quality_of",
+    "quality_status",
     "run_shares",
     "verdict_of",
     "verdict_status",
@@ -210,6 +214,52 @@ def attribution_of(said: TrialAttribution | None) -> Attribution | None:
         overhead_s=float(said.overhead_seconds),
         cached_share=_float(said.cached_share),
         busy_slots=_float(said.busy_slots),
+    )
+
+
+_DIVERGENCE_NUMBERS = (
+    "mean_kld",
+    "kld_standard_error",
+    "kld_lower",
+    "kld_upper",
+    "top1",
+    "top1_lower",
+    "top1_upper",
+    "effective_positions",
+    "residual_mass",
+    "perplexity_ratio",
+    "confidence",
+)
+
+
+def quality_status(result: TrialResult) -> TrialQuality | None:
+    """How answers compare, or which reference was recorded; a comparison with a number that is none is left out."""
+    measured = result.quality
+    if measured is None:
+        return TrialQuality(reference_digest=values.digest(result.reference)) if result.reference else None
+    numbers = {name: exact(getattr(measured, name)) for name in _DIVERGENCE_NUMBERS}
+    if None in numbers.values():
+        return TrialQuality(reference_digest=values.digest(measured.reference_digest))
+    return TrialQuality(
+        reference_digest=values.digest(measured.reference_digest),
+        positions=values.count(measured.positions),
+        prompts=values.count(measured.prompts),
+        **numbers,
+    )
+
+
+def quality_of(said: TrialQuality | None) -> Divergence | None:
+    """:func:`quality_status` turned round; None where nothing was compared."""
+    if said is None or not said.positions:
+        return None
+    numbers = {name: getattr(said, name) for name in _DIVERGENCE_NUMBERS}
+    if None in numbers.values():
+        return None
+    return Divergence(
+        positions=said.positions,
+        prompts=said.prompts,
+        reference_digest=said.reference_digest,
+        **{name: float(number) for name, number in numbers.items()},
     )
 
 

@@ -36,6 +36,8 @@ from slotune.tuning.trial_numbers import (
     memory_status,
     probe_of,
     probe_status,
+    quality_of,
+    quality_status,
     run_shares,
     verdict_of,
     verdict_status,
@@ -146,7 +148,7 @@ def trial_spec(
         workload=workload,
         workload_digest=workload_digest,
         measurement=measurement,
-        context_digest=problem.context,
+        context_digest=problem.context_of(trial),
         pod_template_digest=pod_template_digest,
         llama_deployment=deployment_name,
     )
@@ -203,6 +205,7 @@ def completed_status(
         latencies=latencies_status(result.latencies),
         attribution=attribution_status(result.attribution),
         slowest=attribution_status(result.slowest),
+        quality=quality_status(result),
         memory=memory_status(result),
         gpu_seconds=values.exact(result.gpu_seconds),
         started_at=values.instant(result.started_at),
@@ -267,6 +270,8 @@ def result_of(trial: LlamaTrial) -> TrialResult | None:
         log_tail=log_tail,
         trace_hashes=status.trace_hashes,
         started_at=status.started_at or "",
+        quality=quality_of(status.quality),
+        reference="" if status.quality is None else status.quality.reference_digest,
     )
 
 

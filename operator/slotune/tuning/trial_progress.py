@@ -11,7 +11,7 @@ from slotune.tuning import status_values as values
 
 __all__ = ["progress_of", "progress_status"]
 
-Stage = Literal["Starting", "Probing", "WarmingUp", "Measuring", "Extending", "Stopping"]
+Stage = Literal["Starting", "Probing", "WarmingUp", "Measuring", "Extending", "Comparing", "Stopping"]
 
 _STAGES: Final[MappingProxyType[str, Stage]] = MappingProxyType(
     {
@@ -20,6 +20,7 @@ _STAGES: Final[MappingProxyType[str, Stage]] = MappingProxyType(
         "warming up": "WarmingUp",
         "measuring": "Measuring",
         "extending": "Extending",
+        "comparing": "Comparing",
         "stopping": "Stopping",
     }
 )

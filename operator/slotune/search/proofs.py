@@ -1,0 +1,108 @@
+"""What was proved, and what was not, in sentences: how sure an answer is, of the promise and of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from slotune.search.answers import Answers, PairState
+from slotune.search.decision import Choice, PairFinding, Rejection
+from slotune.search.evidence import Evidence
+from slotune.search.pairs import gated_pairs, pair_of, reference_pair
+from slotune.search.problem import Problem
+from slotune.search.rates import must_hold_half
+
+__all__ = ["PRODUCTION_CONFIDENCE", "compared_pairs", "not_proved", "proved"]
+
+PRODUCTION_CONFIDENCE = 0.95
+"""What a production decision deserves; anything less is said in the answer."""
+
+
+def compared_pairs(problem: Problem, answers: Answers) -> tuple[PairFinding, ...]:
+    """What was found out about the answers of each pair; nothing where nobody looked."""
+    if not gated_pairs(problem):
+        return ()
+    return tuple(
+        PairFinding(
+            pair,
+            standing.state.value,
+            standing.code,
+            standing.reason,
+            None if standing.result is None else standing.result.quality,
+            is_reference=pair == reference_pair(problem),
+            is_todays=pair == pair_of(problem.baseline),
+        )
+        for pair, standing in answers.pairs.items()
+    )
+
+
+def proved(evidence: Evidence, choice: Choice, gap: Decimal | None, rejected: Sequence[Rejection]) -> tuple[str, ...]:
+    verdict = choice.result.verdict
+    sure = f"{100 * verdict.confidence:.3g} % sure"
+    promise = (
+        f"the promise holds at {choice.result.trial.rate:.3g} requests/s a server, {sure}: "
+        f"{verdict.violations} of {verdict.requests} requests broke it on a fresh start with fresh seeds, "
+        f"{100 * evidence.problem.promise.violation_share:.3g} % may"
+    )
+    said = [promise]
+    if must_hold_half(choice.candidate, evidence.problem.baseline) and evidence.holds_half(choice.candidate):
+        said.append("it holds at half of that rate as well, where guessed tokens or a shared KV pool could cost more")
+    pair = evidence.knowledge.answers.of(choice.candidate)
+    if pair.state is PairState.PASSED and evidence.problem.quality is not None:
+        said.append(f"its answers keep {evidence.problem.quality.limits.name}: {pair.reason}")
+    if gap == 0:
+        said.append(f"nothing among {len(rejected) + 1} candidates can be cheaper")
+    return tuple(said)
+
+
+def not_proved(
+    evidence: Evidence, choice: Choice | None, gap: Decimal | None, rejected: Sequence[Rejection]
+) -> tuple[str, ...]:
+    problem = evidence.problem
+    sentences = []
+    undecided = sum(r.undecided for r in rejected)
+    currency = "" if choice is None else problem.hardware[choice.candidate.gpu_class].currency
+    if choice is None and undecided:
+        sentences.append(f"{undecided} {'candidate was' if undecided == 1 else 'candidates were'} not decided")
+    if gap:
+        sentences.append(
+            f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} {currency} a month"
+        )
+    if evidence.knowledge.sentinels_failed:
+        sentences.append("whether the machine kept its speed could not be looked at again")
+    if choice is not None and choice.result.trial.seed_block == 0:
+        sentences.append("the answer was measured once and not confirmed on a fresh start")
+    sentences.extend(_answers_not_proved(evidence, choice))
+    if problem.measurement.confidence < PRODUCTION_CONFIDENCE:
+        sentences.append(
+            f"confidence was lowered to {100 * problem.measurement.confidence:.3g} % for this run: "
+            f"a production decision deserves {100 * PRODUCTION_CONFIDENCE:.3g} %"
+        )
+    return tuple(sentences)
+
+
+def _answers_not_proved(evidence: Evidence, choice: Choice | None) -> Iterator[str]:
+    """What is not known of answers, though somebody asked."""
+    asked = evidence.problem.quality
+    if asked is None:
+        return
+    undecided = [
+        pair
+        for pair in compared_pairs(evidence.problem, evidence.knowledge.answers)
+        if pair.state == PairState.UNDECIDED
+    ]
+    reasons: dict[str, list[str]] = {}
+    for pair in undecided:
+        reasons.setdefault(pair.reason, []).append(pair.pair.label)
+    for reason, labels in reasons.items():
+        yield f"whether {', '.join(labels)} keeps {asked.limits.name} is not decided: {reason}"
+    if choice is None:
+        return
+    own = evidence.knowledge.answers.of(choice.candidate)
+    if pair_of(choice.candidate) == reference_pair(evidence.problem) or own.state is PairState.PASSED:
+        return
+    why = "is not known" if own.state is PairState.UNDECIDED else f"against {asked.reference} was not measured"
+    yield (
+        f"quality {asked.limits.name} {why}: the answer has the weights and the KV cache of what runs today, so it "
+        "answers as that does"
+    )

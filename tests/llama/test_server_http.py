@@ -18,8 +18,10 @@ from slotune.llama.server_http import (
     HealthState,
     LlamaServer,
     NotIdleError,
+    RefusedRequestError,
     ServerBusyError,
     ServerExitedError,
+    ServerLoadingError,
     ServerUnreachableError,
     StartupTimeoutError,
     UnexpectedAnswerError,
@@ -242,3 +244,38 @@ def test_any_json_is_either_understood_or_refused(body: object) -> None:
     for parse in (parse_slots, parse_model):
         with contextlib.suppress(MalformedAnswerError):
             parse(body)
+
+
+async def test_a_call_with_a_body_sends_json_and_returns_json() -> None:
+    def echo(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Content-Type"] == "application/json"
+        return httpx.Response(200, json={"path": request.url.path, "body": json.loads(request.content)})
+
+    async with server(echo) as it:
+        assert await it.post("/tokenize", b'{"content":"a"}') == {"path": "/tokenize", "body": {"content": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "kind"),
+    [
+        pytest.param({"error": {"type": "invalid_request_error", "message": "the body"}}, 400, "invalid_request_error"),
+        pytest.param({"error": {"type": "the body, quoted"}}, 500, ""),
+        pytest.param({"error": "the body"}, 500, ""),
+        pytest.param(["the body"], 404, ""),
+    ],
+)
+async def test_a_refused_body_is_not_in_the_error(answer: object, status: int, kind: str) -> None:
+    async with server(always(httpx.Response(status, json=answer))) as it:
+        with pytest.raises(RefusedRequestError, match=str(status)) as failure:
+            await it.post("/completion", b"{}")
+    assert (failure.value.status, failure.value.kind) == (status, kind)
+    assert "the body" not in str(failure.value)
+
+
+async def test_a_body_that_comes_while_the_model_is_loaded_or_gets_no_json_is_told_apart() -> None:
+    async with server(always(LOADING)) as it:
+        with pytest.raises(ServerLoadingError):
+            await it.post("/completion", b"{}")
+    async with server(always(httpx.Response(200, text="<html>"))) as it:
+        with pytest.raises(UnexpectedAnswerError, match="is this a llama-server"):
+            await it.post("/completion", b"{}")

@@ -7,7 +7,7 @@ import pytest
 from slotune.load.demand import Demand, Prompt, SyntheticPrompts
 from slotune.load.lengths import DemandError
 from slotune.quality.errors import TooFewPromptsError
-from slotune.quality.limits import BALANCED, PRESETS, STRICT, Limits, QualitySettings
+from slotune.quality.limits import QualitySettings
 from slotune.quality.prompts import quality_prompts
 
 SETTINGS = QualitySettings(prompts=8)
@@ -57,33 +57,3 @@ def test_synthetic_prompts_are_those_of_a_trial() -> None:
     assert len(beginnings) == 2
     with pytest.raises(DemandError, match="vocabulary"):
         quality_prompts(demand, SETTINGS)
-
-
-def test_the_presets_are_what_users_are_told() -> None:
-    assert (STRICT.mean_kld_max, STRICT.top1_min) == (0.01, 0.95)
-    assert (BALANCED.mean_kld_max, BALANCED.top1_min) == (0.05, 0.90)
-    assert dict(PRESETS) == {"Strict": STRICT, "Balanced": BALANCED}
-
-
-def test_the_defaults_look_at_a_thousand_positions() -> None:
-    settings = QualitySettings()
-    assert (settings.prompts, settings.steps, settings.top, settings.confidence) == (64, 16, 64, 0.95)
-
-
-@pytest.mark.parametrize(
-    ("make", "want"),
-    [
-        pytest.param(lambda: Limits("Custom", 0.0, 0.9), "mean_kld_max is 0.0", id="no divergence allowed"),
-        pytest.param(lambda: Limits("Custom", float("nan"), 0.9), "mean_kld_max is nan", id="no number"),
-        pytest.param(lambda: Limits("Custom", 0.03, 92.0), "top1_min is 92.0", id="percent for a share"),
-        pytest.param(lambda: QualitySettings(prompts=1), "prompts is 1", id="one prompt"),
-        pytest.param(lambda: QualitySettings(steps=0), "steps is 0", id="no steps"),
-        pytest.param(lambda: QualitySettings(top=1), "top is 1", id="one token"),
-        pytest.param(lambda: QualitySettings(confidence=95), "confidence is 95", id="percent for a confidence"),
-        pytest.param(lambda: QualitySettings(request_timeout_s=0), "request_timeout_s is 0", id="no time"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(make: object, want: str) -> None:
-    assert callable(make)
-    with pytest.raises(ValueError, match=want):
-        make()

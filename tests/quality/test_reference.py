@@ -85,6 +85,12 @@ def test_what_follows_it_is_noticed() -> None:
         Reference.from_bytes(ONE.to_bytes() + b"x")
 
 
+def test_another_content_under_the_same_digest_is_noticed() -> None:
+    other = replace(ONE, model="n").to_bytes()
+    with pytest.raises(BrokenReferenceError, match="its digest does not match"):
+        Reference.from_bytes(ONE.to_bytes()[:HEAD] + other[HEAD:])
+
+
 def test_a_newer_version_says_so() -> None:
     data = bytearray(ONE.to_bytes())
     data[HEAD - 33] = 2

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["BALANCED", "OFF", "PRESETS", "STRICT", "Limits", "QualitySettings"]
+__all__ = ["BALANCED", "CUSTOM", "OFF", "PRESETS", "STRICT", "Limits", "QualitySettings", "limits_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,28 @@ class Limits:
 STRICT = Limits("Strict", mean_kld_max=0.01, top1_min=0.95)
 BALANCED = Limits("Balanced", mean_kld_max=0.05, top1_min=0.90)
 PRESETS: Mapping[str, Limits] = MappingProxyType({limits.name: limits for limits in (STRICT, BALANCED)})
+CUSTOM = "Custom"
+"""The word for limits of one's own."""
 OFF = "Off"
 """The word with which a user says that nothing is measured; there are no limits of that name."""
+
+
+def limits_of(name: str, mean_kld_max: float | None = None, top1_min: float | None = None) -> Limits | None:
+    """The limits that a word asks for; None for ``Off``. Numbers belong to ``Custom``, and both of them.
+
+    Raises:
+        ValueError: an unknown word, numbers beside a preset, or ``Custom`` without them.
+    """
+    given = mean_kld_max is not None or top1_min is not None
+    if name == CUSTOM:
+        if mean_kld_max is None or top1_min is None:
+            raise ValueError(f"quality is {CUSTOM}: it needs both limits, the divergence and the agreement")
+        return Limits(CUSTOM, mean_kld_max, top1_min)
+    if name != OFF and name not in PRESETS:
+        raise ValueError(f"quality is {name!r}: use {', '.join(PRESETS)}, {CUSTOM} or {OFF}")
+    if given:
+        raise ValueError(f"quality is {name}: limits of one's own need quality {CUSTOM}")
+    return PRESETS.get(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,8 +240,10 @@ def test_the_class_decides_the_node():
         ),
         pytest.param({"limits": {"cpu": "4"}}, L4, {"limits": {"cpu": "4", "nvidia.com/gpu": "1"}}, id="none so far"),
         pytest.param(
-            {"limits": {"aliyun.com/gpu-mem": 10, "gpu.intel.com/millicores": 500}}, L4,
-            {"limits": {"nvidia.com/gpu": "1"}}, id="shares count as one",
+            {"limits": {"aliyun.com/gpu-mem": 10, "gpu.intel.com/millicores": 500}},
+            L4,
+            {"limits": {"nvidia.com/gpu": "1"}},
+            id="shares count as one",
         ),
         pytest.param(
             {"limits": {"nvidia.com/mig-1g.10gb": 1, "rdma/hca": 1}}, CPU, {"limits": {"rdma/hca": 1}}, id="onto a CPU"

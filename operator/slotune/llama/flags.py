@@ -191,7 +191,7 @@ def from_args(
     reader = BaselineReader(_by_flag(reading), defaults, training_context)
     model = _model(reader)
     if not model.is_known:
-        cure = "state -m PATH or -hf USER/MODEL: without a model llama-server is a router for others"
+        cure = "state -m PATH: without a model llama-server is a router for others"
         reader.problems.append(FlagProblem("-m", "is missing", cure))
     host = reader.text("--host") or defaults.host
     port = reader.number("--port", defaults.port, 0, 65535)

@@ -166,8 +166,6 @@ def _wanted(
     needed = {group[0] for group in understood(groups, baseline.defaults)}
     for group in groups:
         flag, _ = BY_NAME[group[0]]
-        if flag.name == "-m" and "-m" not in stated:
-            continue  # it is fetched from elsewhere, and there is one variant only
         if flag.name in _LEFT_ALONE:
             continue
         spelled = next(iter(as_spelled(group, baseline.defaults)), ())

@@ -132,6 +132,16 @@ def _router(pod: ServerPod) -> Iterator[Refusal]:
         )  # fmt: skip
 
 
+def _fetched_model(pod: ServerPod) -> Iterator[Refusal]:
+    """Weights that llama-server fetches: also with -m, which is where it puts them, or nothing."""
+    for setting, where in pod.stated("-hf", "-mu", "-dr"):
+        yield Refusal(
+            "FetchedModel", where if setting.variable else f"{where} {setting.spelling}", setting.values[0],
+            "lets llama-server fetch its weights, and nobody could tell that they are the file of spec.models, which "
+            "is measured: fetch them in an init container, and name the file with -m alone",
+        )  # fmt: skip
+
+
 def _several_nodes(pod: ServerPod) -> Iterator[Refusal]:
     for setting, where in pod.stated("--rpc"):
         yield Refusal(
@@ -164,6 +174,7 @@ CHECKS: Final = (
     another_program,
     hidden_flags,
     _router,
+    _fetched_model,
     _several_nodes,
     _no_text,
     several_gpus,

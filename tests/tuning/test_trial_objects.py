@@ -19,6 +19,7 @@ from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.quality.divergence import Divergence
 from slotune.sandbox.protocol import Progress
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.trial_objects import (
@@ -46,6 +47,7 @@ WORKLOAD = LlamaWorkloadSpec.from_manifest(
     }
 )
 SLO_OWED = SLO(ttft_p95="1s", tokens_per_second_per_user="30")
+DIGEST = "5e" * 32
 WHEN = "2026-01-31T12:00:00Z"
 on_a_busy_machine = settings(deadline=None, max_examples=60)
 
@@ -70,15 +72,19 @@ candidates = st.builds(
     speculation=st.sampled_from(["none", "ngram-mod"]),
     extra_args=st.lists(st.text(st.characters(codec="ascii"), max_size=8), max_size=3).map(tuple),
 )
-trials = st.builds(
+load_trials = st.builds(
     Trial,
     candidate=candidates,
     rate=st.floats(1e-9, 1e9) | st.sampled_from([6.0, 6 / 7, 0.01 / 3, 1 / 3600]) | st.integers(1, 9),
     seed_block=st.integers(0, 100),
     confidence=st.integers(0, 8).map(lambda failed: 1 - (1 - 0.95) / 2**failed) | st.floats(0.5, 0.999),
     attempt=st.integers(1, 3),
-    purpose=st.sampled_from(Purpose),
+    purpose=st.sampled_from([purpose for purpose in Purpose if not purpose.asks_answers]),
     time_limit_s=st.none() | st.floats(20, 1e7),
+)
+trials = st.one_of(
+    load_trials,
+    st.builds(replace, load_trials, rate=st.just(0.0), purpose=st.sampled_from([Purpose.REFERENCE, Purpose.QUALITY])),
 )
 exact_floats = st.floats(allow_nan=False)
 maybe = st.none() | exact_floats
@@ -89,6 +95,18 @@ failures = st.none() | st.sampled_from(FailureClass)
 
 def attributions(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Attribution | None]:
     return st.none() | st.builds(Attribution, numbers, numbers, numbers, numbers, st.none() | numbers, maybe)
+
+
+def comparisons(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Divergence]:
+    return st.builds(
+        Divergence,
+        **{field.name: numbers for field in fields(Divergence)}
+        | {"positions": st.integers(1, 2**40), "prompts": counts, "reference_digest": st.just(DIGEST)},
+    )
+
+
+def with_the_reference_compared(result: TrialResult) -> TrialResult:
+    return result if result.quality is None else replace(result, reference=result.quality.reference_digest)
 
 
 def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> st.SearchStrategy[TrialResult]:
@@ -142,7 +160,9 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
         log_tail=st.lists(st.just("loading the model"), max_size=3).map(tuple),
         trace_hashes=st.lists(st.just("sha256:00ff"), max_size=3).map(tuple),
         started_at=st.sampled_from(["", WHEN]),
-    )
+        quality=st.none() | comparisons(numbers),
+        reference=st.sampled_from(["", DIGEST]),
+    ).map(with_the_reference_compared)
 
 
 def spec_of(trial: Trial):

@@ -121,7 +121,7 @@ class TrialResult:
     quality: Divergence | None = None
     """How far the answers lie from the reference's, of a comparison."""
     reference: str = ""
-    """Digest of the reference that was recorded."""
+    """Digest of the reference that was recorded or compared with."""
 
     @property
     def never_ran(self) -> bool:

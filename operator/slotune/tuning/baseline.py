@@ -18,6 +18,7 @@ from slotune.llama.flag_cures import MODEL_FLAGS, UNMEASURED
 from slotune.llama.flag_reading import Setting, read
 from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
+from slotune.tuning.config_files import config_file_notes
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod, references_in
 from slotune.tuning.refusal import RefusedFlagsError, RefusedServerError
@@ -195,7 +196,13 @@ def read_baseline(
         _origins(pod, settings),
         defaults,
         None if parsed.baseline.threads is not None else _cpu_limit(container, where),
-        (*pod.notes, *parsed.notes, *_secret_notes(secret), *_reach_notes(reach, parsed.host)),
+        (
+            *pod.notes,
+            *config_file_notes(template, container, pod, config_maps),
+            *parsed.notes,
+            *_secret_notes(secret),
+            *_reach_notes(reach, parsed.host),
+        ),
     )
 
 

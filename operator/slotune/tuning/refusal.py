@@ -68,6 +68,8 @@ class ServerPod:
     gpu_resource: str | None
     claim_templates: Mapping[str, Mapping[str, Any]]
     reading: PodReading | None
+    config_maps: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """Text by key, by name, as far as they are known."""
     settings: tuple[Setting, ...] = field(repr=False)
 
     @property

@@ -19,6 +19,7 @@ from slotune.api.server_container import llama_servers, server_container
 from slotune.llama.build_number import build_of_image
 from slotune.llama.flag_cures import MODEL_FLAGS, ROUTER
 from slotune.llama.flag_reading import read
+from slotune.tuning.config_files import config_file
 from slotune.tuning.gpu_refusals import several_gpus, shared_claim
 from slotune.tuning.pod_reading import read_pod
 from slotune.tuning.refusal import Refusal, ServerPod
@@ -55,7 +56,9 @@ def refusals(
     reading = None if found is None else read_pod(template, found, config_maps)
     build = None if found is None else build_of_image(found.image)
     settings = () if reading is None else read(reading.arguments, reading.environment, build).settings
-    pod = ServerPod(template, container, found, deployment, gpu_resource, claim_templates, reading, settings)
+    pod = ServerPod(
+        template, container, found, deployment, gpu_resource, claim_templates, reading, config_maps, settings
+    )
     return tuple(refusal for check in CHECKS for refusal in check(pod))
 
 
@@ -175,6 +178,7 @@ CHECKS: Final = (
     hidden_flags,
     _router,
     _fetched_model,
+    config_file,
     _several_nodes,
     _no_text,
     several_gpus,

@@ -33,7 +33,7 @@ NOT_A_RANKING = (
 _ROUNDING = 1e-9
 """What a limit may lie below the noise by, so that the one that was advised is accepted."""
 
-_MOST_POSITIONS = 1_000_000
+_MOST_POSITIONS = 100_000
 """Beyond it a number of positions is no advice any more."""
 
 

@@ -14,20 +14,18 @@ from slotune.llama.build_defaults import BUILD_11549, BuildDefaults
 from slotune.llama.build_evidence import defaults_for
 from slotune.llama.build_number import build_of_image
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_cures import MODEL_FLAGS, UNMEASURED
+from slotune.llama.flag_cures import UNMEASURED
 from slotune.llama.flag_reading import Setting, read
-from slotune.llama.flags import EMITTED, ModelSource, from_args, model_source, to_args
+from slotune.llama.flags import ModelSource, from_args, model_source, to_args
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.config_files import config_file_notes
 from slotune.tuning.errors import InvalidInputError
-from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod, references_in
+from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, read_pod
 from slotune.tuning.refusal import RefusedFlagsError, RefusedServerError
 from slotune.tuning.server_refusals import refusals
+from slotune.tuning.unknown_values import check_references, check_variables
 
 __all__ = ["REDACTED", "Baseline", "baseline_of", "check_server", "read_baseline", "without_values"]
-
-FLAG_VARIABLES = ("LLAMA_ARG_", "LLAMA_OFFLINE", "LLAMA_CACHE")
-"""Variables that are flags of llama-server; an API key is none that changes a measurement."""
 
 REDACTED = "REDACTED"
 
@@ -36,10 +34,6 @@ SOCKET = ".sock"
 
 _ANY_CONTEXT = 2**20
 """Tokens: stands for a training context that nobody has looked at. Flags are refused for none."""
-
-_TEXTS = frozenset({"--host", "-a"})
-"""Of what slotune writes itself, the flags that a reference may stay in: nothing is computed from them."""
-_READ = frozenset({flag.name for flag in EMITTED} | MODEL_FLAGS) - _TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +159,11 @@ def read_baseline(
         raise RefusedServerError(found)
     where = f"container {container.name}"
     pod = read_pod(template, container, config_maps)
-    _check_variables(pod, where)
     arguments, environment = pod.arguments, pod.environment
     defaults = defaults_for(arguments, environment, build if build is not None else build_of_image(container.image))
     settings = read(arguments, environment, defaults.build).settings
-    _check_references(pod, where, settings)
+    check_variables(pod, where, {setting.flag.name for setting in settings if setting.position is not None})
+    check_references(pod, where, settings)
     variant = _variant(variants, where, model_source(arguments, environment, defaults.build), pod)
     parsed = from_args(
         arguments,
@@ -204,37 +198,6 @@ def read_baseline(
             *_reach_notes(reach, parsed.host),
         ),
     )
-
-
-def _check_variables(pod: PodReading, where: str) -> None:
-    """Refuse a variable of llama-server's that cannot be read: what runs today would be guesswork."""
-    if pod.missing:
-        raise InvalidInputError(
-            f"{where} envFrom.configMapRef.name",
-            pod.missing[0],
-            "there is no such ConfigMap: add it, llama-server may get flags from it",
-        )
-    for variable in pod.variables.values():
-        if variable.value is None and variable.name.startswith(FLAG_VARIABLES):
-            raise InvalidInputError(
-                f"{where} env {variable.name}",
-                None,
-                f"it is a flag of llama-server, and {variable.unknown}: state the flag in args, or in a ConfigMap",
-            )
-
-
-def _check_references(pod: PodReading, where: str, settings: Sequence[Setting]) -> None:
-    """Refuse a setting that slotune has to know and that is a reference still."""
-    for setting in settings:
-        if setting.flag.name not in _READ:
-            continue
-        for value in setting.values:
-            if references_in(value):
-                raise InvalidInputError(
-                    f"{where} {'args' if setting.variable is None else 'env'} {setting.spelling}",
-                    value,
-                    f"slotune has to know it, and {pod.why_unknown(value)}: state it, or take it from a ConfigMap",
-                )
 
 
 def _origins(pod: PodReading, settings: Sequence[Setting]) -> Mapping[str, tuple[Origin, ...]]:

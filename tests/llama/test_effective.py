@@ -162,6 +162,13 @@ def test_cache_reuse_that_a_model_cannot_do_matters_only_when_asked_for() -> Non
     assert [m.field for m in check(replace(ASKED, cache_reuse=64), log=log)] == ["cacheReuse"]
 
 
+@pytest.mark.parametrize("draft", [("-md", "/d.gguf"), ("--model-draft", "/d.gguf"), ("--hf_repo_draft", "a/b")])
+def test_a_draft_model_that_is_passed_through_speculates_as_it_does_today(draft: tuple[str, ...]) -> None:
+    speculating = replace(LOG, speculation=True)
+    assert [one.field for one in check_log(ASKED, speculating, gpu_expected=True)] == ["speculation"]
+    assert check_log(replace(ASKED, extra_args=draft), speculating, gpu_expected=True) == []
+
+
 def test_speculation_that_could_not_start_is_reported() -> None:
     asked = replace(ASKED, speculation="ngram-mod")
     log = replace(LOG, speculation_error="speculative decoding not supported by this context")

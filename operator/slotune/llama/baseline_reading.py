@@ -12,6 +12,7 @@ from typing import Literal
 
 from slotune.llama.build_defaults import BuildDefaults
 from slotune.llama.candidate import KV_TYPES, Candidate
+from slotune.llama.flag_cures import DRAFT_MODELS
 from slotune.llama.flag_reading import FALSE, TRUE, FlagProblem, Setting
 from slotune.llama.kv_cells import padded
 from slotune.llama.kv_types import BYTES_PER_ELEMENT
@@ -252,6 +253,12 @@ class BaselineReader:
             kinds.append("ngram-mod")
             self.notes.append("--spec-default is --spec-type ngram-mod.")
         kinds = [kind for kind in dict.fromkeys(kinds) if kind and kind != "none"]
+        draft = next((found for name in DRAFT_MODELS if (found := self.setting(name)) is not None), None)
+        if draft is not None and not kinds:
+            self.notes.append(
+                f"{draft.spelling} brings a draft model: it stays as it is, in every candidate, and how the server "
+                "speculates with it is not tuned."
+            )
         return ",".join(kinds) or "none"
 
     def _fit(self) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.flag_cures import DRAFT_MODELS
+from slotune.llama.flag_table import BY_NAME, canonical_spelling
 from slotune.llama.kv_cells import context_flag, physical_batch, slot_cells
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.server_answers import Props, Slot
@@ -189,8 +191,14 @@ def _speculation(candidate: Candidate, slots: Sequence[Slot], log: LogFacts) -> 
     speculating = _speculating(slots, log)
     if wanted and log.speculation_error:
         yield Mismatch("speculation", candidate.speculation, f"none: {log.speculation_error}")
-    elif speculating is not None and speculating != wanted:
+    elif speculating is not None and speculating != wanted and not (speculating and _brings_a_draft(candidate)):
         yield Mismatch("speculation", candidate.speculation, "on" if speculating else "none")
+
+
+def _brings_a_draft(candidate: Candidate) -> bool:
+    """Whether what is passed through as it is has a draft model, with which a server speculates unasked."""
+    known = (BY_NAME.get(canonical_spelling(word)) for word in candidate.extra_args)
+    return any(flag is not None and flag[0].name in DRAFT_MODELS for flag in known)
 
 
 def _speculating(slots: Sequence[Slot], log: LogFacts) -> bool | None:

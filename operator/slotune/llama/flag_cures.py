@@ -15,6 +15,7 @@ from slotune.llama.flag_table import BY_NAME
 
 __all__ = [
     "CONFLICTING",
+    "DRAFT_MODELS",
     "DROPPED",
     "ELSEWHERE",
     "MODEL_FLAGS",
@@ -129,6 +130,9 @@ CONFLICTING: Final = {
 
 MODEL_FLAGS: Final = frozenset({"-m", "-mu", "-dr", "-hf", "-hff"})
 """Where the weights come from (first spellings): the model variant's business, not the candidate's."""
+
+DRAFT_MODELS: Final = ("--spec-draft-model", "--spec-draft-hf")
+"""Flags (first spellings) with which llama-server speculates, also where no kind of speculation is stated."""
 
 ROUTER: Final = frozenset({"--models-dir", "--models-preset"})
 """Flags (by first spelling) that make a router of llama-server, unless it gets a model too."""

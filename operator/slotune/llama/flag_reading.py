@@ -199,14 +199,31 @@ def _refusal(word: str) -> FlagProblem | None:
     if name in ELSEWHERE:
         cure = ELSEWHERE[name]
         return FlagProblem(word, unknown, f"use {cure}" if cure.startswith("-") else cure)
+    return _joined(word)
+
+
+def _joined(word: str) -> FlagProblem | None:
+    """What is against a word that has a flag and more; None when it has not."""
     for separator, what in (("=", "llama-server takes no --flag=value"), (" ", "two arguments stand in one")):
         flag, found, value = word.partition(separator)
         if found and canonical_spelling(flag) in {*BY_NAME, *REMOVED, *ELSEWHERE}:
             if canonical_spelling(flag) not in BY_NAME:
                 return _refusal(flag)
+            if separator == " " and any(canonical_spelling(one) in BY_NAME for one in value.split()):
+                shown = ", ".join(f'"{one}"' for one in _shown(word.split()))
+                return FlagProblem(flag, "several arguments stand in one", f"write each as one of its own: {shown}")
             hidden = "VALUE" if BY_NAME[canonical_spelling(flag)][0].name in SECRET else value.strip()
             return FlagProblem(flag, what, f'write two arguments: "{flag}", "{hidden}"')
     return None
+
+
+def _shown(words: Sequence[str]) -> Iterator[str]:
+    """``words`` without the values of secret flags."""
+    is_secret = False
+    for word in words:
+        yield "VALUE" if is_secret else word
+        flag = BY_NAME.get(canonical_spelling(word))
+        is_secret = flag is not None and flag[0].name in SECRET
 
 
 def _missing_value_cure(flag: Flag) -> str:

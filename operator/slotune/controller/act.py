@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from slotune.api.labels import STATUS_MANAGER
 from slotune.controller.actions import Action, Apply, Create, Delete, Patch, StartTrial
+from slotune.controller.children import check_child, for_child, owner_of
 from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, NotFoundError, Object
+from slotune.controller.kinds import kind_of
 from slotune.controller.store import Store
 from slotune.controller.world import running_trials
 
@@ -51,6 +53,7 @@ class Hands:
 
         Raises:
             SlotTakenError: another trial was quicker.
+            TakenError: an object that others made has the name.
             ClusterError: the API server did not do it.
         """
         for action in actions:
@@ -71,11 +74,14 @@ class Hands:
             case Create():
                 try:
                     self._store.put(await self._cluster.create(action.manifest))
-                except AlreadyExistsError:  # an earlier try, whose answer was lost; the watch brings the object
-                    return
+                except AlreadyExistsError:  # by an earlier try, whose answer was lost, or by somebody else
+                    await self._see_whose(action.manifest)
             case Apply():
+                manifest = action.manifest
+                if not action.subresource:  # a status names the uid that was seen
+                    manifest = await for_child(self._cluster, manifest)
                 applied = await self._cluster.apply(
-                    action.manifest, action.manager, force=action.force, subresource=action.subresource
+                    manifest, action.manager, force=action.force, subresource=action.subresource
                 )
                 self._store.put(applied)
             case Patch():
@@ -87,6 +93,17 @@ class Hands:
             case Delete():
                 await self._cluster.delete(action.kind, action.namespace, action.name, uid=action.uid)
                 await self._see_the_end(action)
+
+    async def _see_whose(self, manifest: Object) -> None:
+        """What has the name of a new object may only be that object."""
+        kind, metadata = kind_of(manifest), manifest["metadata"]
+        try:
+            live = await self._cluster.get(kind, metadata.get("namespace"), metadata["name"])
+        except NotFoundError:  # it went meanwhile; another look makes it
+            return
+        if (owner := owner_of(manifest)) is not None:
+            check_child(live, kind, owner)
+        self._store.put(live)
 
     async def _see_the_end(self, action: Delete) -> None:
         """The watch tells of it later: until then a look would find the object, and take its end for news."""

@@ -12,9 +12,11 @@ from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial, Production
 from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import needs_slots, next_borrow_step, pending
+from slotune.controller.children import Names, is_child, recommendation_name
 from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, NotFoundError, Object
 from slotune.controller.conflicts import conflict_of
 from slotune.controller.devices import devices_of
+from slotune.controller.flights import owner_reference
 from slotune.controller.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -67,6 +69,7 @@ class Observer:
     def __init__(self, cluster: Cluster, store: Store, settings: Settings, clock: Callable[[], datetime]) -> None:
         self._cluster, self._store, self._settings = cluster, store, settings
         self._reader = RolloutReader(cluster, store, clock)
+        self._names = Names(cluster)
         self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
@@ -125,7 +128,8 @@ class Observer:
         if references.manifests is None or references.rival is not None:
             trials = await self._trials_of(references, (), {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
-        observed = await self._with_survey(observed)
+        taken = await self._names.taken(owner_reference(raw), raw["metadata"]["namespace"], now)
+        observed = await self._with_survey(replace(observed, taken=taken))
         if not isinstance(observed.understood, Understood):
             trials = await self._trials_of(references, (), {}, now)
             return await self._with_rollout(replace(observed, trials=trials), None)
@@ -329,7 +333,8 @@ class Observer:
             return False
         answer = (str(references.raw["metadata"]["uid"]), recommendation.candidate_hash)
         if self._patched.get(answer[0]) != answer[1]:
-            if await self._get(CONFIG_MAP, namespace, f"{name}-recommendation") is None:
+            found = await self._get(CONFIG_MAP, namespace, recommendation_name(name))
+            if found is None or not is_child(found, answer[0]):
                 return False
             self._patched[answer[0]] = answer[1]
         return True

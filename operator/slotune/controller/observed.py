@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from slotune.api.v1alpha1 import Production
+from slotune.controller.children import TakenError
 from slotune.controller.cluster import Object
 from slotune.controller.references import References
 from slotune.controller.retune import Verdict
@@ -60,6 +61,8 @@ class Observed:
     """Whether an answer that is there is looked for again."""
     service: Object | None = field(default=None, repr=False)
     """The Service of owned mode, whoever made it."""
+    taken: TakenError | None = None
+    """What has a name that this LlamaDeployment needs, and is not its own."""
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""
     autoscalers: tuple[Object, ...] | None = field(default=(), repr=False)

@@ -12,6 +12,7 @@ from slotune import __version__
 from slotune.api.v1alpha1.candidate import Environment
 from slotune.controller.actions import Delete
 from slotune.controller.borrow_stage import borrow, unknown_time_zone
+from slotune.controller.children import recommendation_name
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import Claim, timestamp
 from slotune.controller.defaults import defaults_of
@@ -37,7 +38,7 @@ from slotune.controller.survey_stage import survey
 from slotune.controller.understanding import NotUnderstood, Understood
 from slotune.sandbox.kept_template import UnusableTemplateError, kept_of
 
-__all__ = ["make_plan"]
+__all__ = ["MISSING_S", "make_plan"]
 
 MOST_NOTES = 5
 """Of what a trial leaves out; a condition has no room for more."""
@@ -121,6 +122,22 @@ def _missing(draft: Draft, observed: Observed) -> bool:
     return True
 
 
+def _name_taken(draft: Draft, observed: Observed) -> bool:
+    """Before anything is measured for an answer that could not be written down."""
+    if observed.taken is None:
+        return False
+    words = f"metadata.name is {observed.references.key[1]}: {observed.taken}."
+    if observed.taken.goes:
+        _stop_trials(draft, observed, Reason.PROGRESSING, words)
+        draft.working(Reason.PROGRESSING, words)
+        draft.phase("Pending")
+        draft.look_again(POLL_S)
+        return True
+    _stand_still(draft, observed, Reason.TARGET_CONFLICT, words)
+    draft.look_again(MISSING_S)  # no watch tells when it goes
+    return True
+
+
 def _not_understood(draft: Draft, observed: Observed) -> bool:
     if not isinstance(observed.understood, NotUnderstood):
         return False
@@ -140,6 +157,7 @@ _IN_THE_WAY: Final[tuple[Callable[[Draft, Observed], bool], ...]] = (
     unknown_time_zone,
     _not_served,
     _missing,
+    _name_taken,
     _not_understood,
     _not_surveyed,
 )
@@ -230,7 +248,7 @@ def _tell_the_answer(draft: Draft, understood: Understood, state: Search) -> Non
             decision,
             args=args,
             trials=state.names,
-            patch_config_map=None if decision.choice is None else f"{problem.name}-recommendation",
+            patch_config_map=None if decision.choice is None else recommendation_name(problem.name),
         ),
         binding_constraint=binding_of(problem, decision, state.results),
         nearest=nearest_of(problem, decision, trials=state.names),

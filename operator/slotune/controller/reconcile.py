@@ -16,6 +16,7 @@ from datetime import datetime
 from slotune import __version__
 from slotune.controller.act import Hands, SlotTakenError
 from slotune.controller.backoff import FIRST_S, failed_again, seconds_left, wait_s
+from slotune.controller.children import TakenError
 from slotune.controller.cluster import (
     ClusterError,
     ConflictError,
@@ -30,7 +31,7 @@ from slotune.controller.events import event_object
 from slotune.controller.heartbeat import Heartbeat
 from slotune.controller.metrics import OperatorMetrics
 from slotune.controller.observe import Observer
-from slotune.controller.plan import make_plan
+from slotune.controller.plan import MISSING_S, make_plan
 from slotune.controller.reasons import Reason
 from slotune.controller.references import References, parse
 from slotune.controller.settings import Settings
@@ -152,7 +153,8 @@ class Reconciler:
     async def _failed(self, key: Key, error: Exception) -> float:
         """Say what went wrong in the status, and try again after a time that follows from the status."""
         raw = self._observer.seen(key)
-        conflicts = self._conflicts[key] = self._conflicts.get(key, 0) + isinstance(error, ConflictError)
+        hasty = isinstance(error, ConflictError) or (isinstance(error, TakenError) and error.goes)
+        conflicts = self._conflicts[key] = self._conflicts.get(key, 0) + hasty
         if raw is None or 0 < conflicts < CONFLICTS_OF_HASTE:  # seen too early: the next look is enough
             log.info("%s/%s: %s", *key, error)
             return FIRST_S
@@ -165,7 +167,10 @@ class Reconciler:
         reason, message = _told(error)
         failures = failed_again(status.failures, reason, self._clock())
         draft.set(failures=failures, phase="Failed")
-        draft.stalled(reason, message)
+        if isinstance(error, TakenError):
+            draft.unresolved(reason, message)
+        else:
+            draft.stalled(reason, message)
         try:
             await self._bring_back(key, raw)
             await self._carry_out(raw, draft.close(), self._clock())
@@ -175,7 +180,8 @@ class Reconciler:
         except ClusterError as second:
             log.warning("%s/%s: %s", *key, second)
             return self._ever_longer(key)
-        return seconds_left(failures, self._clock())
+        seconds = seconds_left(failures, self._clock())
+        return min(MISSING_S, seconds) if isinstance(error, TakenError) else seconds  # no watch tells when it goes
 
     async def _bring_back(self, key: Key, raw: Object) -> None:
         """While nothing can be measured, production is not kept down for it. The next look that succeeds sees it."""
@@ -200,6 +206,16 @@ class Reconciler:
 
 
 def _told(error: Exception) -> tuple[Reason, str]:
+    if isinstance(error, ClusterError):
+        return _not_done(error)
+    said = f"slotune failed with {type(error).__name__}; its log has the details. It tries again."
+    return Reason.INTERNAL_ERROR, said
+
+
+def _not_done(error: ClusterError) -> tuple[Reason, str]:
+    """Why a request came to nothing."""
+    if isinstance(error, TakenError):
+        return Reason.TARGET_CONFLICT, f"{error}."
     if isinstance(error, SchemaTooOldError):
         cure = f"Apply the CRDs of slotune {__version__} (slotune crds | kubectl apply --server-side -f -)."
         return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
@@ -216,9 +232,4 @@ def _told(error: Exception) -> tuple[Reason, str]:
     if isinstance(error, ConflictError) and conflict_of(error) is not None:
         cure = "Let it give the field up, or set rollout.mode to Recommend."
         return Reason.FIELD_OWNED_BY_OTHER, f"{error.what} meets what others own: {error.message}. {cure}"
-    if isinstance(error, ClusterError):
-        return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."
-    return (
-        Reason.INTERNAL_ERROR,
-        f"slotune failed with {type(error).__name__}; its log has the details. It tries again.",
-    )
+    return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."

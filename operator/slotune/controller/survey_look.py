@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, SURVEY_LABEL
 from slotune.api.quantities import parse_duration
+from slotune.controller.children import is_child
 from slotune.controller.cluster import Cluster, NotFoundError, Object
 from slotune.controller.flights import owner_reference
 from slotune.controller.gpu_classes import naming_the_class
@@ -38,10 +39,12 @@ async def look_at_survey(
     namespace, deployment = references.key
     name = f"{deployment}-{digest}"
     found = store.get(JOB, namespace, name)
-    job = None if found is None else JobFacts.from_object(found)
+    uid = references.raw["metadata"]["uid"]
+    job = None if found is None or not is_child(found, uid) else JobFacts.from_object(found)
     if known is None:
         try:
-            known = _surveyed(await cluster.get(CONFIG_MAP, namespace, name))
+            kept = await cluster.get(CONFIG_MAP, namespace, name)
+            known = _surveyed(kept) if is_child(kept, uid) else None
         except NotFoundError:
             known = None
     if known is not None or job is None or job.deleting:

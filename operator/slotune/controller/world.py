@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from slotune.api.labels import MADE_FROM_ANNOTATION, TRIAL_LABEL
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import LlamaTrial
+from slotune.controller.children import is_child
 from slotune.controller.cluster import Cluster, Object
 from slotune.controller.flights import WITHOUT_A_NODE, Flight
 from slotune.controller.gpu_classes import naming_the_class
@@ -95,13 +96,15 @@ async def gather_trials(
         if (found := known.get(key_of(raw)) or _other(raw, store, read)) and _is_complete(found[1])
     ]
     finished = sorted((trial for _, trial in others), key=_when_ended)
-    names = {trial.metadata.name for _, trial in ended}
+    uids = {trial.metadata.name: raw["metadata"]["uid"] for raw, trial in ended}
     return Trials(
         finished=tuple(finished),
         flights=tuple(flights),
         kept=tuple(sorted((trial for _, trial in ended), key=_when_ended, reverse=True)),
         leftovers=tuple(
-            JobFacts.from_object(job) for job in store.owned(JOB, namespace, name) if job["metadata"]["name"] in names
+            JobFacts.from_object(job)
+            for job in store.owned(JOB, namespace, name)
+            if is_child(job, uids.get(job["metadata"]["name"], ""))
         ),
         unreadable=tuple(raw for raw in live if key_of(raw) not in readable),
         reused=sum(trial.spec.llama_deployment != name for trial in finished),
@@ -180,7 +183,7 @@ async def _flight(
 ) -> Flight:
     namespace, name = key_of(raw)
     found = store.get(JOB, namespace, name)
-    if found is None:
+    if found is None or not is_child(found, raw["metadata"]["uid"]):
         return Flight(trial, raw)
     job = JobFacts.from_object(found)
     if job.deleting or references.manifests is None:

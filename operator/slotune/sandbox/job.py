@@ -172,6 +172,11 @@ def trial_job(
     }
 
 
+def network_policy_name(deployment: str) -> str:
+    """Name of the NetworkPolicy of a LlamaDeployment's trials and surveys."""
+    return f"{deployment}-trials"
+
+
 def network_policy(deployment: str, namespace: str, uid: str, sandbox: Sandbox) -> Object:
     """Nobody reaches the pods of trials and surveys of a LlamaDeployment, and they reach nobody.
 
@@ -189,7 +194,7 @@ def network_policy(deployment: str, namespace: str, uid: str, sandbox: Sandbox) 
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": {
-            "name": f"{deployment}-trials",
+            "name": network_policy_name(deployment),
             "namespace": namespace,
             "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: deployment},
             "ownerReferences": [

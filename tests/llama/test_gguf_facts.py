@@ -146,6 +146,12 @@ def test_the_identity_changes_with_the_file_and_only_with_it(tmp_path: Path, tin
     assert len({read_facts(path).identity for path in (tiny, other, longer)}) == 3
 
 
+def test_weights_of_another_training_with_the_same_header_are_another_model(tmp_path: Path) -> None:
+    one, two = (write_tiny_model(tmp_path / f"{seed}.gguf", seed=seed) for seed in (1, 2))
+    assert read_header(one).digest == read_header(two).digest
+    assert read_facts(one).identity != read_facts(two).identity
+
+
 def split(path: Path, folder: Path, parts: int) -> list[Path]:
     """The model at ``path`` over several files, as llama.cpp's gguf-split leaves it."""
     reader = gguf.GGUFReader(path)

@@ -1,7 +1,8 @@
 """Facts of a model from its GGUF file or files: what memory and speed depend on, and an identity.
 
-Reads headers only (:mod:`slotune.llama.gguf_header`), so a model of 100 GB takes as long as one of 100 MB. A model that
-is split into several files is read through its first one, as llama-server does, and all its parts must be there.
+Reads headers (:mod:`slotune.llama.gguf_header`) and a few samples of the weights, so a model of 100 GB takes as long as
+one of 100 MB. A model that is split into several files is read through its first one, as llama-server does, and all its
+parts must be there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ REPACKED = ("Q4_0", "Q4_K", "IQ4_NL", "MXFP4")
 Q5_K, Q6_K and Q8_0 as well, AVX-512 also Q2_K: not counted, a bound must not be pessimistic."""
 REPACKED_ROWS = 8
 """Only matrices whose rows come in whole groups."""
+
+SAMPLES, SAMPLE_BYTES = 64, 4096
+"""Pieces of each file, and their size, by which weights with equal headers are told apart."""
 
 LAYERS_MAX = 512
 """LLAMA_MAX_LAYERS of llama.cpp b11434."""
@@ -142,12 +146,30 @@ def _numbers(head: Header, key: str) -> Any:
 
 
 def _identity(parts: Sequence[Header]) -> str:
-    """Digest of every part's header and size: another quantization, template or length changes it."""
+    """Digest of every part's header, size and samples of its weights.
+
+    Another quantization, template or length changes the header; of another training that is put in the same place with
+    the same header, the samples differ. A few damaged blocks in one place may go unseen.
+    """
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.digest)
         digest.update(part.file_bytes.to_bytes(8, "little"))
+        for piece in _samples(part):
+            digest.update(piece)
     return digest.hexdigest()
+
+
+def _samples(part: Header) -> Iterator[bytes]:
+    """Pieces of the weights, evenly spaced from the first to the last."""
+    room = max(0, part.file_bytes - part.data_start - SAMPLE_BYTES)
+    try:
+        with part.path.open("rb", buffering=0) as file:
+            for number in range(SAMPLES):
+                file.seek(part.data_start + room * number // (SAMPLES - 1))
+                yield file.read(SAMPLE_BYTES)
+    except OSError as error:
+        raise UnreadableModelError(part.path, f"cannot be read ({error.strerror})", "check its permissions") from error
 
 
 def _quantization(file_type: object, tensors: Sequence[TensorInfo]) -> str:

@@ -10,7 +10,7 @@ from slotune.commands.live import LiveReporter, progress_line, trial_title
 from slotune.sandbox.protocol import Progress
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.verdicts import Outcome, Verdict
-from tests.search.worlds import candidate, problem
+from tests.search.worlds import QUALITY, candidate, problem
 
 SPACE = problem([candidate(slots=1), candidate(slots=16)], peak_rate=6.0, replicas_today=4)
 TRIAL = Trial(candidate(slots=16), 1.5)
@@ -32,6 +32,21 @@ def test_a_trial_is_titled_by_what_differs_and_its_share_of_the_peak():
     assert trial_title(3, TRIAL, SPACE) == "  3  16 slots · 1.5/s ×4"
     sentinel = Trial(candidate(slots=1), 1.5, purpose=Purpose.SENTINEL)
     assert "drifted" in trial_title(4, sentinel, SPACE)
+
+
+def test_a_look_at_answers_is_titled_by_its_pair_and_counts_steps():
+    asked = problem([candidate("F16"), candidate("Q4_0")], quality=QUALITY)
+    titles = [
+        trial_title(3, Trial(candidate(variant), 0.0, purpose=purpose), asked)
+        for variant, purpose in (("F16", Purpose.REFERENCE), ("F16", Purpose.QUALITY), ("Q4_0", Purpose.QUALITY))
+    ]
+    assert titles == [
+        "  3  F16 with KV cache f16 · recording the reference's answers",
+        "  3  F16 with KV cache f16 · how far does it differ from itself?",
+        "  3  Q4_0 with KV cache f16 · do the answers hold?",
+    ]
+    line = progress_line(Progress("comparing", requests_done=512, requests_planned=1024, elapsed_s=30.0))
+    assert line == "▇▇▇▇▇▁▁▁▁▁  comparing · 512 of 1024 steps · 30 s"
 
 
 def test_plain_lines_come_on_a_change_of_stage_and_every_ten_seconds():

@@ -16,6 +16,7 @@ from slotune.report.figures import duration, rate
 from slotune.report.text import trial_header, trial_line
 from slotune.report.trials import trial_name
 from slotune.sandbox.protocol import Progress
+from slotune.search.pairs import pair_of, reference_pair
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -39,6 +40,8 @@ _PURPOSE = {
 def trial_title(number: int, trial: Trial, problem: Problem) -> str:
     """``3  16 slots, prefix cache · 1.5/s ×4``: what is measured."""
     label = trial_name(problem, trial)
+    if trial.purpose is Purpose.QUALITY and pair_of(trial.candidate) == reference_pair(problem):
+        return f"{number:3d}  {label} · how far does it differ from itself?"
     if trial.purpose.asks_answers:
         return f"{number:3d}  {label} · {_PURPOSE[trial.purpose]}"
     if trial.purpose is Purpose.SENTINEL:

@@ -56,6 +56,7 @@ from slotune.api.v1alpha1.trial_status import (
     TrialMemory,
     TrialProbe,
     TrialProgress,
+    TrialQuality,
     TrialVerdict,
 )
 from slotune.api.v1alpha1.workload import (
@@ -158,6 +159,7 @@ __all__ = [
     "TrialProbe",
     "TrialProgress",
     "TrialPromise",
+    "TrialQuality",
     "TrialVerdict",
     "Users",
     "Verify",

@@ -84,16 +84,16 @@ def test_a_model_without_a_name_is_refused(capsys):
 
 SANDBOX = Sandbox()
 MODELS = {"q4": "/models/m.gguf", "inner": "/app/m.gguf"}
-SERVER = TrialServer("llama", ("-m", "x"), ("/app/llama-server",), ({"name": "A", "value": "b"},))
+SERVER = TrialServer("llama", (), ("/app/llama-server",), ({"name": "A", "value": "b"},))
 
 
-def survey(template: Object = UNTIDY, sandbox: Sandbox = SANDBOX) -> Object:
+def survey(template: Object = UNTIDY, sandbox: Sandbox = SANDBOX, server: TrialServer = SERVER) -> Object:
     return survey_job(
         "chat-survey-ab",
         OWNER,
         "models",
         template,
-        SERVER,
+        server,
         models=MODELS,
         digest="ab",
         gpu_class=L4,
@@ -119,6 +119,12 @@ def test_it_looks_through_the_servers_mounts_and_changes_nothing():
     assert all(mount["readOnly"] for mount in reader["volumeMounts"])
     assert (version["command"], version["args"]) == (["/app/llama-server"], ["--version"])
     assert [c["name"] for c in spec["initContainers"]] == ["mesh", "fetch"]
+
+
+def test_a_program_that_args_name_is_asked_for_its_version_too():
+    server = TrialServer("llama", ("--", "/app/llama-server"), ("dumb-init",), ({"name": "A", "value": "b"},))
+    _, version = survey(server=server)["spec"]["template"]["spec"]["containers"]
+    assert (version["command"], version["args"]) == (["dumb-init"], ["--", "/app/llama-server", "--version"])
 
 
 @pytest.mark.parametrize(("cpu", "asked"), [("1", "100m"), ("4", "100m"), ("50m", "50m")])

@@ -64,7 +64,7 @@ def survey_job(
         owner: owner reference to the LlamaDeployment, whose name the pod's labels have.
         namespace: of the Job.
         template: the user's PodTemplateSpec as JSON has it.
-        server: only container, program and environment are read.
+        server: its ``args`` are only what comes before the flags, such as the program behind a supervisor.
         models: path in the server's container, by variant.
         digest: of what is looked at: the value of the survey's label.
         gpu_class: on whose nodes it runs; it takes no GPU.
@@ -149,7 +149,7 @@ def _version(kept: Object, server: TrialServer, sandbox: Sandbox) -> Object:
         "name": VERSION,
         **copied,
         **command,
-        "args": ["--version"],
+        "args": [*server.args, "--version"],
         "env": [dict(entry) for entry in server.env],
         "resources": _amount(sandbox),
         "securityContext": server_security(kept.get("securityContext") or {}),

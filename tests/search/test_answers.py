@@ -298,6 +298,29 @@ def test_another_reference_makes_what_was_compared_with_the_last_one_worthless()
     assert (owed.candidate.variant, owed.attempt) == ("F16", 2)  # a trial of its own, not the one that is known
 
 
+def test_a_reference_that_is_gone_is_recorded_again_only_when_something_is_to_be_compared():
+    space = problem([TODAY, SMALL, MIDDLE], quality=QUALITY)
+    seen = [looked_at(space, pair_of(TODAY), 0.0), looked_at(space, pair_of(SMALL), 0.0)]
+    answers = Answers.from_results(space, judged(space, seen))
+    assert answers.of(SMALL).state is PairState.PASSED
+    assert answers.owed_before(SMALL) is None
+    owed = answers.owed_before(MIDDLE)
+    assert owed is not None
+    assert owed.purpose is Purpose.REFERENCE
+    equal = Answers.from_results(space, judged(space, [*seen, recorded(space)]))
+    assert equal.of(SMALL).state is PairState.PASSED  # compared with the very same one
+    other = Answers.from_results(space, judged(space, [*seen, recorded(space, "another")]))
+    assert other.of(SMALL).state is PairState.OPEN
+
+
+def test_what_is_compared_with_a_reference_of_before_is_at_fault_and_tried_once_more():
+    space = problem([TODAY, SMALL], quality=QUALITY)
+    stale = looked_at(space, pair_of(SMALL), 0.0, "of before")
+    seen = [recorded(space), looked_at(space, pair_of(TODAY), 0.0), stale]
+    assert Answers.from_results(space, judged(space, seen)).of(SMALL).state is PairState.OPEN
+    assert Answers.from_results(space, judged(space, [*seen, stale])).of(SMALL).state is PairState.UNDECIDED
+
+
 def test_a_comparison_depends_on_files_prompts_and_engine_and_not_on_what_is_owed():
     space = problem([TODAY, SMALL], quality=QUALITY, context="one SLO")
     again = replace(space, context="another SLO")

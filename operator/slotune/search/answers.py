@@ -3,8 +3,8 @@
 In this order: the reference is recorded, then compared with itself after a restart (the noise floor), then each pair is
 compared, right before its first load trial, so that nothing is spent on a pair that nothing leads to. A comparison that
 was at fault is repeated once, then its pair is set aside, undecided; one whose bounds leave it open is not repeated, as
-the same prompts would say the same. What runs today is measured
-whatever its answers are, since users get them now; where they cannot be judged its pair stays, as nothing gets worse.
+the same prompts would say the same. What runs today is measured whatever its answers are, since users get them now;
+where they cannot be judged its pair stays, as nothing gets worse.
 
 The verdict is formed here from the recorded numbers, not where they were measured: other limits need no new trial.
 """
@@ -96,6 +96,8 @@ class Answers:
     """The trial that recorded the reference."""
     floor: Divergence | None = None
     """The reference against itself, once it is small enough for the limits."""
+    _digest: str = ""
+    """Of the reference that comparisons must be with to count."""
     _faults: dict[Pair | None, int] = field(default_factory=dict)
     """Comparisons that decided nothing, since the reference was recorded; None is the recording itself."""
     _blocked: str = ""
@@ -112,10 +114,11 @@ class Answers:
         )
         if not gated:
             return answers
-        for result in answers.results:
+        since = answers._choose_reference()
+        for number, result in enumerate(answers.results):
             if result.trial.purpose is Purpose.REFERENCE:
                 answers._record(result)
-            elif answers.recorded is not None:
+            elif answers._is_of_this_reference(result) or number >= since:
                 answers._compare(result)
         if answers.recorded is None and not answers._blocked and home_of_reference(problem) is None:
             answers._block(
@@ -169,20 +172,29 @@ class Answers:
             purpose=purpose,
         )
 
-    def _record(self, result: TrialResult) -> None:
-        if result.verdict.outcome is Outcome.PASS:
-            if self.recorded is None or self.recorded.reference != result.reference:
-                self._start_over()
-            self.recorded = result
-        elif self.recorded is None and (result.verdict.outcome is Outcome.FAIL or self._is_last(None)):
-            self._block(f"the reference {self._reference.label} could not be recorded: {result.verdict.reason}")
+    def _choose_reference(self) -> int:
+        """Take the last reference that was recorded; returns from which result on faults count.
 
-    def _start_over(self) -> None:
-        """Another reference: what was compared with the last one says nothing any more."""
-        self.floor, self._blocked = None, ""
-        self._faults.clear()
-        for pair in gated_pairs(self.problem):
-            self.pairs[pair] = PairStanding(PairState.OPEN)
+        Comparisons with it hold whenever they were made: one that was lost may be recorded equal again. Where the
+        recording itself is gone, what was compared with it last still holds, until another one is recorded.
+        """
+        since = 0
+        for number, result in enumerate(self.results):
+            if result.trial.purpose is Purpose.REFERENCE and result.verdict.outcome is Outcome.PASS:
+                if self.recorded is None or self.recorded.reference != result.reference:
+                    since = number
+                self.recorded = result
+        if self.recorded is not None:
+            self._digest = self.recorded.reference
+            return since
+        compared = [result.quality.reference_digest for result in self.results if result.quality is not None]
+        self._digest = compared[-1] if compared else ""
+        return next((n for n, result in enumerate(self.results) if self._is_of_this_reference(result)), 0)
+
+    def _record(self, result: TrialResult) -> None:
+        """A recording that failed: nothing can be compared without one."""
+        if self.recorded is None and (result.verdict.outcome is Outcome.FAIL or self._is_last(None)):
+            self._block(f"the reference {self._reference.label} could not be recorded: {result.verdict.reason}")
 
     def _compare(self, result: TrialResult) -> None:
         pair, standing = pair_of(result.trial.candidate), self.of(result.trial.candidate)
@@ -215,8 +227,7 @@ class Answers:
         return undecided if self._is_last(pair) else None
 
     def _is_of_this_reference(self, result: TrialResult) -> bool:
-        assert self.recorded is not None
-        return result.quality is not None and result.quality.reference_digest == self.recorded.reference
+        return result.quality is not None and result.quality.reference_digest == self._digest
 
     def _is_last(self, pair: Pair | None) -> bool:
         """Whether this one, which decided nothing, is not repeated."""

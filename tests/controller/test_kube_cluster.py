@@ -89,7 +89,8 @@ async def server() -> AsyncIterator[tuple[Server, KubeCluster]]:
         (408, "Timeout", "request did not complete in time", UnavailableError),
         (500, "InternalError", "etcdserver: request timed out", UnavailableError),
         (503, "ServiceUnavailable", "apiserver is shutting down", UnavailableError),
-        (500, "", ".status.progress: field not declared in schema", SchemaTooOldError),
+        (500, "", "failed to create typed patch object (shop/a; batch/v1, Kind=Job): .x: not so", RefusedError),
+        (500, "", "unable to convert unstructured object to batch/v1, Kind=Job: no such form", RefusedError),
     ],
 )
 async def test_each_refusal_has_a_class_of_its_own(server, status, reason, message, kind):
@@ -102,6 +103,33 @@ async def test_each_refusal_has_a_class_of_its_own(server, status, reason, messa
     assert isinstance(error, ClusterError)
     assert (error.status, error.message) == (status, message)
     assert "POST /apis/batch/v1/namespaces/shop/jobs" in str(error)
+
+
+NOT_DECLARED = ".spec.resourcess: field not declared in schema"
+
+
+async def test_a_field_that_is_not_known_blames_the_crds_only_where_the_kind_is_theirs(server):
+    spoken, cluster = server
+    spoken.refuses(500, "", f"failed to create typed patch object (shop/a; batch/v1, Kind=Job): {NOT_DECLARED}")
+    with pytest.raises(RefusedError) as caught:
+        await cluster.apply(JOB_MANIFEST, "slotune-sandbox")
+    assert type(caught.value) is RefusedError
+    own = {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaTrial", "metadata": {"name": "a", "namespace": "shop"}}
+    with pytest.raises(SchemaTooOldError):
+        await cluster.apply(own, "slotune-status", subresource="status")
+
+
+async def test_an_amount_that_is_none_is_told_with_its_field(server):
+    spoken, cluster = server
+    said = "quantities must match the regular expression"
+    pod = {"containers": [{"name": "llama", "resources": {"limits": {"cpu": "lots"}}}]}
+    for status, words in ((500, f"unable to convert unstructured object: {said}"), (400, said)):
+        spoken.refuses(status, "", words)
+        for ask in (cluster.create, lambda manifest: cluster.apply(manifest, "slotune-sandbox")):
+            with pytest.raises(RefusedError) as caught:
+                await ask({**JOB_MANIFEST, "spec": {"template": {"spec": pod}}})
+            where = "spec.template.spec.containers[0].resources.limits.cpu is lots"
+            assert caught.value.message == f"{where}: {words}"
 
 
 async def test_how_long_to_wait_is_read_from_the_answer(server):

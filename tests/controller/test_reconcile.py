@@ -76,6 +76,36 @@ async def test_what_an_admission_rule_refuses_is_told_in_its_words():
     assert_good_statuses(simulation)
 
 
+MISSPELT = (
+    "failed to create typed patch object (shop/chat; apps/v1, Kind=Deployment): "
+    '.spec.template.spec.containers[name="llama"].resourcess: field not declared in schema'
+)
+AMOUNT = "spec.template.spec.containers[0].resources.limits.cpu is lots: unable to convert unstructured object"
+INVALID = 'Deployment.apps "chat" is invalid: spec.template.spec.volumes[1].name: Duplicate value: "v"'
+
+
+@pytest.mark.parametrize(
+    ("said", "begins"),
+    [
+        (MISSPELT, 'spec.template.spec.containers[name="llama"].resourcess: field not declared in schema. Correct'),
+        (AMOUNT, "spec.template.spec.containers[0].resources.limits.cpu is lots: "),
+        (INVALID, 'spec.template: Deployment.apps "chat" is invalid: spec.template.spec.volumes[1].name'),
+    ],
+    ids=["misspelt", "amount", "invalid"],
+)
+async def test_what_is_wrong_with_a_template_is_told_at_its_field_and_not_of_the_crds(said, begins):
+    simulation = simulated()
+    simulation.cluster.admission = lambda one: said if one["kind"] == "Deployment" else ""
+    reason, message = await stalled(simulation, most_s=60)
+    assert reason == "RefusedByCluster"
+    assert message.startswith(begins), message
+    assert "CRD" not in message
+    assert "tried again" not in message
+    simulation.cluster.admission = lambda _: ""
+    simulation.apply(owned(replicas=1))
+    await simulation.until_decided()
+
+
 async def test_a_defect_of_slotunes_own_is_said_and_tried_again(monkeypatch):
     simulation = simulated()
     await simulation.run(lambda: len(simulation.node.measured) == 1, most_s=HOUR)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +18,8 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
+from slotune.api.v1alpha1.meta import GROUP
+from slotune.controller.bad_quantities import bad_quantities
 from slotune.controller.cluster import (
     AlreadyExistsError,
     ClusterError,
@@ -49,6 +53,8 @@ _APPLY = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client takes the body as it is; the API server looks at what is before it."""
 _AGAIN = frozenset({408, 410, 429})
 """Took too long; a list's next page has expired; too many requests."""
+_MALFORMED = ("failed to create typed patch object", "unable to convert unstructured object")
+"""Said with HTTP 500 of a manifest whose form server-side apply can't read, although nothing is broken."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OSError, yaml.YAMLError)
 """What the library ends with on a file that is not as it expects: it checks little of it. Certificates that are none
 are an OSError, text that is not UTF-8 or base64 a ValueError."""
@@ -133,7 +139,8 @@ class KubeCluster:
     async def create(self, manifest: Object) -> Object:
         """See :class:`slotune.controller.cluster.Cluster`."""
         namespace = manifest["metadata"].get("namespace")
-        return await self._object("POST", kind_of(manifest).path(namespace), body=manifest)
+        with _saying_where(manifest):
+            return await self._object("POST", kind_of(manifest).path(namespace), body=manifest)
 
     async def apply(
         self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "", dry_run: bool = False
@@ -143,7 +150,8 @@ class KubeCluster:
         path = kind_of(manifest).path(metadata.get("namespace"), metadata["name"], subresource or None)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         query |= {"dryRun": "All"} if dry_run else {}
-        return await self._object("PATCH", path, query=query, body=_as_yaml(manifest), content_type=_APPLY)
+        with _saying_where(manifest):
+            return await self._object("PATCH", path, query=query, body=_as_yaml(manifest), content_type=_APPLY)
 
     async def patch(
         self, kind: Kind, namespace: str | None, name: str, patch: Object, subresource: str = "", *, manager: str = ""
@@ -254,6 +262,17 @@ def _as_yaml(manifest: Object) -> bytes:
     return _ESCAPE.sub(joined, json.dumps(manifest)).encode()
 
 
+@contextmanager
+def _saying_where(manifest: Object) -> Iterator[None]:
+    """Of an amount that is none the API server says no more than that there is one."""
+    try:
+        yield
+    except RefusedError as error:
+        if "quantit" in error.message and (fields := bad_quantities(manifest)):
+            raise type(error)(error.what, error.status, f"{'; '.join(fields)}: {error.message}") from error
+        raise
+
+
 def _error(what: str, status: int, data: bytes, retry_after: str | None) -> ClusterError:
     try:
         answer = json.loads(data)
@@ -263,8 +282,10 @@ def _error(what: str, status: int, data: bytes, retry_after: str | None) -> Clus
     message = message[:LONGEST_MESSAGE] or "no reason was given"
     if status == 409:
         return (AlreadyExistsError if reason == "AlreadyExists" else ConflictError)(what, status, message)
-    if "field not declared in schema" in message:  # with HTTP 500, although nothing is broken
+    if "field not declared in schema" in message and f"/apis/{GROUP}/" in what:
         return SchemaTooOldError(what, status, message)
+    if any(words in message for words in _MALFORMED):
+        return RefusedError(what, status, message)
     if status in _AGAIN or status >= 500:
         seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else None
         return UnavailableError(what, status, message, seconds)

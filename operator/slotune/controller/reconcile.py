@@ -22,6 +22,7 @@ from slotune.controller.cluster import (
     ConflictError,
     ForbiddenError,
     Object,
+    RefusedError,
     SchemaTooOldError,
     UnavailableError,
 )
@@ -46,6 +47,8 @@ UNAVAILABLE_OF_HASTE = 3
 """Failures in a row from which on a person may want to know."""
 AT_ONCE = 16
 """LlamaDeployments that are worked on at the same time: bounds memory and requests when a fleet wakes."""
+
+_BEFORE_THE_FIELD = re.compile(r"^failed to create typed patch object \([^)]*\): ")
 
 log = logging.getLogger("slotune.controller")
 
@@ -164,7 +167,7 @@ class Reconciler:
             log.exception("%s/%s: this is a defect of slotune", *key)
         _, status, _ = parse(raw)
         draft = Draft(References(raw, None, status), self._clock())
-        reason, message = _told(error)
+        reason, message = _of_the_template(raw, error) or _told(error)
         failures = failed_again(status.failures, reason, self._clock())
         draft.set(failures=failures, phase="Failed")
         if isinstance(error, TakenError):
@@ -203,6 +206,19 @@ class Reconciler:
             await self._hands.apply_status(raw, {name: plan.status[name] for name in known if name in plan.status})
         except ClusterError as error:
             log.warning("%s/%s: %s", *key, error)
+
+
+def _of_the_template(raw: Object, error: Exception) -> tuple[Reason, str] | None:
+    """A Deployment of ours is the user's template, so what is wrong with it is wrong there, under the same names."""
+    own = rf"\bdeployments?[/ ]{re.escape(raw['metadata']['name'])}$"
+    if type(error) is not RefusedError or "template" not in (raw.get("spec") or {}):
+        return None
+    if re.search(own, error.what, re.IGNORECASE) is None:
+        return None
+    said = _BEFORE_THE_FIELD.sub("", error.message).removeprefix(".")
+    where = "" if said.startswith("spec.template") else "spec.template: "
+    cure = "Correct the template: the API server refuses the Deployment that is made of it."
+    return Reason.REFUSED_BY_CLUSTER, f"{where}{said}. {cure}"
 
 
 def _told(error: Exception) -> tuple[Reason, str]:

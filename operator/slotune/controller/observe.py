@@ -28,6 +28,7 @@ from slotune.controller.kinds import (
     Kind,
 )
 from slotune.controller.listening import Listening, listening_of
+from slotune.controller.merged_template import lost_names, with_merged_template
 from slotune.controller.observed import Observed
 from slotune.controller.production_stage import production_of
 from slotune.controller.references import References, gather_references, parse, rival_of
@@ -107,7 +108,8 @@ class Observer:
 
     async def observe(self, raw: Object, now: datetime) -> Observed:
         """Everything that a plan for ``raw`` rests on."""
-        observed = await self._observe(raw, now)
+        merged = with_merged_template(raw)
+        observed = replace(await self._observe(merged, now), lost_names=lost_names(raw, merged))
         restore = observed.references.status.restore
         if restore is None:
             observed = await self._with_slots(observed)

@@ -63,6 +63,8 @@ class Observed:
     """The Service of owned mode, whoever made it."""
     taken: TakenError | None = None
     """What has a name that this LlamaDeployment needs, and is not its own."""
+    lost_names: tuple[str, ...] = ()
+    """Of ports of ``spec.template``, as sentences."""
     has_patch: bool = False
     """Whether the ConfigMap with the recommendation is there."""
     autoscalers: tuple[Object, ...] | None = field(default=(), repr=False)

@@ -168,7 +168,7 @@ def _keep_the_answer(draft: Draft, observed: Observed, understood: Understood) -
     """The answer of before stays, although the question is another one by now or is about to be asked again."""
     verdict = observed.retuning
     words = f"{verdict.stays}. " if verdict.stays else ""
-    read = _what_was_read(understood, observed.references.template)
+    read = _what_was_read(observed, understood)
     draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, words + read))
     borrow(draft, observed)
     if verdict.begins:
@@ -197,7 +197,7 @@ def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understoo
     if observed.retuning.stays or observed.retuning.begins:
         _keep_the_answer(draft, observed, understood)
         return
-    read = _what_was_read(understood, references.template)
+    read = _what_was_read(observed, understood)
     draft.claim(Claim.true(ConditionType.TARGET_RESOLVED, Reason.RESOLVED, read))
     state = search(draft, observed, understood)
     blocked = borrow(draft, observed, state.asked) or state.blocked
@@ -256,14 +256,15 @@ def _tell_the_answer(draft: Draft, understood: Understood, state: Search) -> Non
     )
 
 
-def _what_was_read(understood: Understood, template: Object | None) -> str:
+def _what_was_read(observed: Observed, understood: Understood) -> str:
     """What a reader of the user's server should know, and what of its pod no trial has."""
     baseline, problem = understood.baseline, understood.space
     words = f"llama-server in container {understood.manifests.container.name}, {baseline.candidate.variant} on "
     words += f"{baseline.candidate.gpu_class}; {len(problem.candidates) + len(problem.pruned):,} candidates"
+    left_out = _left_out(understood, observed.references.template)
     return " ".join(
         text if text.endswith((".", "?", "!")) else f"{text}."
-        for text in (words, *understood.reading.notes, *_left_out(understood, template))
+        for text in (words, *understood.reading.notes, *observed.lost_names, *left_out)
     )
 
 

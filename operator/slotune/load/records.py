@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from slotune.load.device_facts import DeviceFacts
+
 __all__ = ["RequestRecord", "RequestStatus", "RunResult"]
 
 
@@ -111,3 +113,5 @@ class RunResult:
     """Requests that the server still had, running or waiting, when this run began."""
     client_faults: int = 0
     """Requests that this machine, not the server, could not send (out of ports or files)."""
+    device: DeviceFacts | None = None
+    """What the accelerator did in the window; None where nobody could watch it."""

@@ -143,6 +143,8 @@ def _not_understood(draft: Draft, observed: Observed) -> bool:
         return False
     draft.set(failures=None)  # what failed before was another question, and must not be said of the next one
     _stand_still(draft, observed, observed.understood.reason, observed.understood.message)
+    if observed.references.rests_on_unwatched:
+        draft.look_again(MISSING_S)
     return True
 
 

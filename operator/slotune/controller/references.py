@@ -70,6 +70,8 @@ class References:
 
     claim_templates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """``spec.spec`` of each ResourceClaimTemplate that the pod names, by name, as far as it can be read."""
+    rests_on_unwatched: bool = False
+    """Whether it names ConfigMaps, Secrets or ResourceClaimTemplates: no watch tells of a change of theirs."""
     is_foreign: bool = False
     """Whether what is wrong are fields that this slotune does not know: another version's CRD took them."""
 
@@ -150,7 +152,8 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
     hidden = bool(unreadable)
     prompts: set[tuple[str, str]] = set()
     template = raw["spec"].get("template") if target is None else target["spec"]["template"]
-    for kind, name, place in _data_of(deployment, _workload(documents), template or {}):
+    data = list(_data_of(deployment, _workload(documents), template or {}))
+    for kind, name, place in data:
         if place.startswith(_TRAFFIC):
             prompts.add((kind.name, name))
         try:
@@ -179,6 +182,7 @@ async def gather_references(raw: Object, store: Store, cluster: Cluster) -> Refe
         target=target,
         rival=rival_of(raw, deployment, store),
         about=_about(documents, prompts),
+        rests_on_unwatched=bool(data or ((template or {}).get("spec") or {}).get("resourceClaims")),
         claim_templates=await _claim_templates(template or {}, namespace, cluster),
     )
 

@@ -7,6 +7,7 @@ the rest is made up so that each kind of decision has one.
 from __future__ import annotations
 
 from tests.report.building import HOSTILE, Sample
+from tests.report.compared import answers_compared
 from tests.report.endings import budget_exhausted, inconclusive, infeasible, invalid, nothing_measured
 from tests.report.oddities import demo_like, hostile, two_gpu_classes, without_numbers
 from tests.report.worked import worked_example
@@ -15,6 +16,7 @@ __all__ = [
     "ALL",
     "HOSTILE",
     "Sample",
+    "answers_compared",
     "budget_exhausted",
     "demo_like",
     "hostile",
@@ -31,6 +33,7 @@ ALL = {
     make.__name__: make
     for make in (
         worked_example,
+        answers_compared,
         infeasible,
         budget_exhausted,
         inconclusive,

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from slotune.quality.divergence import Divergence
-from slotune.report.figures import MISSING, percent, significant
+from slotune.report.figures import MISSING, percent, plural, sentence, significant
 from slotune.search.answers import PairState
 from slotune.search.decision import Decision, PairFinding
 from slotune.search.pairs import pair_of
 from slotune.search.problem import Problem
 from slotune.verdict.quality_gate import NOT_A_RANKING
 
-__all__ = ["NOT_A_RANKING", "AnswersRow", "answers_lines", "answers_rows", "asked_of_answers", "winners_answers"]
+__all__ = [
+    "NOT_A_RANKING",
+    "AnswersRow",
+    "answers_lines",
+    "answers_note",
+    "answers_rows",
+    "asked_of_answers",
+    "winners_answers",
+]
 
 _STATES = {
     PairState.UNGATED: ("the reference", ""),
@@ -35,11 +43,11 @@ class AnswersRow:
     """``kept``, ``missed``, ``unknown`` or empty."""
     is_todays: bool
     reason: str
+    """A sentence on what the numbers do not say by themselves; empty where they do."""
     mean_kld: str = MISSING
     mean_kld_upper: str = MISSING
     top1: str = MISSING
     top1_lower: str = MISSING
-    positions: str = MISSING
 
 
 def asked_of_answers(problem: Problem) -> str:
@@ -59,6 +67,21 @@ def answers_rows(decision: Decision) -> tuple[AnswersRow, ...]:
     order = (PairState.UNGATED, PairState.PASSED, PairState.FAILED, PairState.UNDECIDED, PairState.OPEN)
     ranked = sorted(decision.answers, key=lambda one: order.index(PairState(one.state)))
     return tuple(map(_row, ranked))
+
+
+def answers_note(decision: Decision) -> str:
+    """How the numbers are to be read, with the noise that they stand above."""
+    words = [
+        "Mean KLD is a lower bound: tokens beyond the likeliest count as one.",
+        "“At most” and “at least” are confidence bounds, and they decide.",
+    ]
+    floor = decision.noise_floor
+    if floor is not None:
+        words.append(
+            f"The reference differs from itself by {significant(floor.mean_kld, 2)} after a restart, over "
+            f"{plural(floor.positions, 'step')} of {plural(floor.prompts, 'prompt')}."
+        )
+    return " ".join(words)
 
 
 def answers_lines(problem: Problem, decision: Decision) -> list[str]:
@@ -104,15 +127,17 @@ def _numbers(measured: Divergence) -> str:
 def _row(finding: PairFinding) -> AnswersRow:
     state, kind = _STATES[PairState(finding.state)]
     measured = finding.divergence
-    reason = finding.reason or (_NOT_NEEDED if finding.state == PairState.OPEN else "")
-    row = AnswersRow(finding.pair.label, state, kind, finding.is_todays, reason)
     if measured is None:
-        return row
-    return replace(
-        row,
+        reason = _NOT_NEEDED if finding.state == PairState.OPEN else finding.reason
+        return AnswersRow(finding.pair.label, state, kind, finding.is_todays, reason and sentence(reason))
+    return AnswersRow(
+        finding.pair.label,
+        state,
+        kind,
+        finding.is_todays,
+        sentence(finding.reason) if finding.state == PairState.UNDECIDED else "",
         mean_kld=significant(measured.mean_kld, 2),
         mean_kld_upper=significant(measured.kld_upper, 2),
         top1=percent(measured.top1),
         top1_lower=percent(measured.top1_lower),
-        positions=f"{measured.positions:,}",
     )

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from slotune.report import svg
 from slotune.report.answer import answer_of, owed_sentence
-from slotune.report.answers import NOT_A_RANKING, answers_rows, asked_of_answers
+from slotune.report.answers import NOT_A_RANKING, answers_note, answers_rows, asked_of_answers
 from slotune.report.bought import BoughtStep, StepState, bought_steps, saved_phrase, state_phrase
 from slotune.report.charts import (
     Distribution,
@@ -100,6 +100,7 @@ def render_html(
         "proof_note": _proof_note(problem, decision),
         "pairs": answers_rows(decision),
         "pairs_asked": asked_of_answers(problem),
+        "pairs_note": answers_note(decision),
         "not_a_ranking": NOT_A_RANKING,
         "groups": reason_groups(problem, decision),
         "groups_note": _groups_note(problem, decision),

@@ -65,9 +65,8 @@ def not_proved(
     if choice is None and undecided:
         sentences.append(f"{undecided} {'candidate was' if undecided == 1 else 'candidates were'} not decided")
     if gap:
-        sentences.append(
-            f"what is undecided ({undecided} candidates, or fewer replicas) might save {gap:,.2f} {currency} a month"
-        )
+        who = "1 candidate" if undecided == 1 else f"{undecided} candidates"
+        sentences.append(f"what is undecided ({who}, or fewer replicas) might save {gap:,.2f} {currency} a month")
     if evidence.knowledge.sentinels_failed:
         sentences.append("whether the machine kept its speed could not be looked at again")
     if choice is not None and choice.result.trial.seed_block == 0:
@@ -99,6 +98,11 @@ def _answers_not_proved(evidence: Evidence, choice: Choice | None) -> Iterator[s
     if choice is None:
         return
     own = evidence.knowledge.answers.of(choice.candidate)
+    if own.state is PairState.PASSED and evidence.problem.demand.synthetic is not None:
+        yield (
+            "answers were compared on random tokens, since the workload has no prompts of users: what they lose may "
+            "differ"
+        )
     if pair_of(choice.candidate) == reference_pair(evidence.problem) or own.state is PairState.PASSED:
         return
     why = "is not known" if own.state is PairState.UNDECIDED else f"against {asked.reference} was not measured"

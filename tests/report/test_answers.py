@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from slotune.report.answers import answers_lines, answers_note, answers_rows, asked_of_answers, winners_answers
 from slotune.report.reasons import reason_groups
-from slotune.report.text import ending_text, plain, trial_line
-from slotune.search.trial import Purpose
+from slotune.report.text import ending_text, plain
+from slotune.report.trials import trial_row
 from tests.report.compared import answers_compared
 from tests.report.page import read
 from tests.report.samples import worked_example
@@ -68,15 +68,16 @@ def test_a_pair_that_failed_is_a_reason_of_its_own_with_the_numbers() -> None:
 
 def test_a_look_at_answers_is_a_line_without_load_among_the_trials() -> None:
     sample = answers_compared()
-    told = {
-        (r.trial.purpose, r.trial.candidate.variant): plain(trial_line(sample.problem, r, 1, findings={}, width=160))
-        for r in sample.results
-        if r.trial.purpose.asks_answers
-    }
-    assert "the reference's answers" in told[Purpose.REFERENCE, "F16"]
-    assert "noise floor" in told[Purpose.QUALITY, "F16"]
-    assert "do the answers hold?" in told[Purpose.QUALITY, "Q8_0"]
-    assert all("requests/s" not in line and "/s ×" not in line for line in told.values())
+    rows = [
+        trial_row(sample.problem, result, number, {})
+        for number, result in enumerate(sample.results, 1)
+        if result.trial.purpose.asks_answers
+    ]
+    assert [(row.label, row.load, row.purpose, row.outcome) for row in rows[:3]] == [
+        ("F16 with KV cache f16", "answers", "the reference's answers", "–"),
+        ("F16 with KV cache f16", "answers", "noise floor", "Pass"),
+        ("Q8_0 with KV cache f16", "answers", "do the answers hold?", "Pass"),
+    ]
 
 
 def test_the_page_has_a_table_of_pairs_and_says_that_it_is_no_ranking() -> None:

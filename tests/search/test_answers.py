@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.load.demand import Prompt
 from slotune.quality.limits import STRICT
 from slotune.search.answers import Answers, PairState, judged
 from slotune.search.best_first import next_step
@@ -65,6 +66,16 @@ def test_the_reference_is_recorded_then_its_noise_then_the_pair_right_before_its
     assert decision.choice is not None
     assert decision.choice.candidate == SMALL
     assert any("its answers keep Balanced" in sentence for sentence in decision.proved)
+    assert any("on random tokens" in sentence for sentence in decision.not_proved)
+
+
+def test_answers_that_were_compared_on_prompts_of_users_need_no_such_word():
+    space = problem([TODAY, SMALL], replicas_today=6, quality=QUALITY)
+    prompts = (Prompt("one"), Prompt("two"))
+    space = replace(space, demand=replace(space.demand, synthetic=None, prompts=prompts))
+    decision, _ = live(space, World({TODAY: 1.0, SMALL: 6.0}))
+    assert any("its answers keep Balanced" in sentence for sentence in decision.proved)
+    assert decision.not_proved == ()
 
 
 def test_a_pair_that_answers_too_differently_is_out_with_the_numbers_and_never_put_under_load():

@@ -31,6 +31,7 @@ class FailureClass(enum.StrEnum):
     CRASHED = "Crashed"
     WEDGED = "Wedged"
     STARTUP_TIMEOUT = "StartupTimeout"
+    FOREIGN_CONTEXT = "ForeignContext"
 
     @property
     def is_memory(self) -> bool:

@@ -74,6 +74,14 @@ class Bodies:
         prompt = marked(self._demand.prompts[entry.prompt_id], 0, f"{entry.nonce:016x} ")
         return self._real(prompt, entry.max_tokens)
 
+    def prefix_ids(self, group: int) -> list[int]:
+        """Return the token ids that all synthetic prompts of one group begin with; none where nothing is shared."""
+        synthetic = self._demand.synthetic
+        if synthetic is None or not synthetic.shared_prefix_tokens:
+            return []
+        ids: list[int] = orjson.loads(b"[" + self._ids((self._seed, group), synthetic.shared_prefix_tokens) + b"]")
+        return ids
+
     def _synthetic(self, synthetic: SyntheticPrompts, entry: TraceEntry) -> bytes:
         assert entry.input_tokens is not None
         if entry.prefix_group is None:

@@ -19,9 +19,9 @@ from slotune.load.demand import Demand
 from slotune.load.exchange import Tally, exchange
 from slotune.load.records import RequestRecord
 from slotune.load.target import Target, open_session
-from slotune.load.trace import Trace
+from slotune.load.trace import Trace, TraceEntry
 
-__all__ = ["prime_slots"]
+__all__ = ["prime_slots", "priming_entries"]
 
 OTHER_NONCE = 0x9E3779B97F4A7C15
 """Makes the prompts others than those that the trace itself sends behind its window, while stragglers end."""
@@ -44,13 +44,10 @@ async def prime_slots(
     Their prompts share the trace's prefixes and nothing else, so none of them is asked again. What becomes of
     them is nobody's business: the run that follows shows it.
     """
-    if slots < 1 or demand.reusable_tokens <= 0:
+    entries = priming_entries(trace, demand, slots)
+    if not entries:
         return
     bodies = Bodies(demand, seed=trace.seed, vocabulary=vocabulary, model=target.model)
-    entries = [
-        replace(entry, nonce=entry.nonce ^ OTHER_NONCE, max_tokens=min(PRIMING_TOKENS, entry.max_tokens))
-        for entry in itertools.islice(trace.continuation(), slots)
-    ]
     start = time.perf_counter()
     async with open_session(target) as session:
         await asyncio.gather(
@@ -70,3 +67,13 @@ async def prime_slots(
                 for path, body in (bodies(entry),)
             )
         )
+
+
+def priming_entries(trace: Trace, demand: Demand, slots: int) -> list[TraceEntry]:
+    """Return what :func:`prime_slots` sends; nothing where nothing is shared or no slot caches."""
+    if slots < 1 or demand.reusable_tokens <= 0:
+        return []
+    return [
+        replace(entry, nonce=entry.nonce ^ OTHER_NONCE, max_tokens=min(PRIMING_TOKENS, entry.max_tokens))
+        for entry in itertools.islice(trace.continuation(), slots)
+    ]

@@ -22,7 +22,7 @@ from slotune.load.summary import IdleProbe
 from slotune.load.target import Target, open_session
 from slotune.load.trace import TraceEntry, build_trace
 
-__all__ = ["PROBE_OUTPUT_TOKENS", "IdleProbeError", "probe_idle"]
+__all__ = ["PROBE_OUTPUT_TOKENS", "IdleProbeError", "probe_entries", "probe_idle", "send_probes", "summarize_probes"]
 
 PROBE_OUTPUT_TOKENS = 64
 """Most tokens that a probe asks for: enough steps for a mean."""
@@ -71,13 +71,32 @@ async def probe_idle(
         IdleProbeError: not one request was answered with timings.
         DemandError: the demand makes no traffic.
     """
+    records = await send_probes(
+        target, demand, requests, vocabulary=vocabulary, seed=seed, request_timeout_s=request_timeout_s
+    )
+    return summarize_probes(records)
+
+
+async def send_probes(
+    target: Target,
+    demand: Demand,
+    requests: int,
+    *,
+    vocabulary: int | None = None,
+    seed: int | None = None,
+    request_timeout_s: float = 300.0,
+) -> list[RequestRecord]:
+    """Return what came of each request of :func:`probe_idle` that counts: the first of several is left out.
+
+    All are cold: no prompt shares anything with any other.
+    """
     if seed is None:
         seed = secrets.randbits(32)
     bodies = Bodies(demand, seed=seed, vocabulary=vocabulary, model=target.model)
     records: list[RequestRecord] = []
     with resting_collector():
         async with open_session(target) as session:
-            for entry in _entries(demand, requests, seed):
+            for entry in probe_entries(demand, requests, seed):
                 await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
                 path, body = bodies.uncached(entry)
                 start = time.perf_counter()
@@ -94,10 +113,10 @@ async def probe_idle(
                     tally=Tally(),
                 )
                 records.append(record)
-    return _summarize(records)
+    return records[1:] if len(records) >= DISCARD_FROM else records
 
 
-def _entries(demand: Demand, requests: int, seed: int) -> list[TraceEntry]:
+def probe_entries(demand: Demand, requests: int, seed: int) -> list[TraceEntry]:
     """Return requests as the workload has them, but of its mean length."""
     tokens = min(demand.output_tokens, PROBE_OUTPUT_TOKENS)
     entries = [
@@ -112,10 +131,14 @@ def _entries(demand: Demand, requests: int, seed: int) -> list[TraceEntry]:
     return [replace(entry, prompt_id=typical[number % len(typical)]) for number, entry in enumerate(entries)]
 
 
-def _summarize(records: list[RequestRecord]) -> IdleProbe:
-    counted = records[1:] if len(records) >= DISCARD_FROM else records
+def summarize_probes(records: list[RequestRecord]) -> IdleProbe:
+    """Return what probes say.
+
+    Raises:
+        IdleProbeError: not one of them was answered with timings.
+    """
     overheads, speeds, steps = [], [], []
-    for record in counted:
+    for record in records:
         first, sent = record.first_token_s, record.sent_s
         if first is None or sent is None or not record.prompt_ms or not record.prompt_tokens:
             continue

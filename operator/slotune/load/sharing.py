@@ -16,7 +16,7 @@ from typing import Any
 
 from slotune.load.demand import Prompt
 
-__all__ = ["marked", "prompt_bytes", "shared_lengths"]
+__all__ = ["Beginnings", "marked", "prompt_bytes", "shared_lengths"]
 
 _MESSAGE_OVERHEAD_BYTES = 32
 """A chat template adds about eight tokens (32 bytes at 4 bytes a token) around each message."""
@@ -28,14 +28,43 @@ def shared_lengths(prompts: Sequence[Prompt]) -> list[int]:
     Characters count over the prompt's text parts joined: see :func:`marked`. O(n log n) comparisons: in
     sorted order the longest common beginning is always shared with a neighbour.
     """
-    texts = [_flat(prompt) for prompt in prompts]
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    shared = [0] * len(texts)
-    for left, right in itertools.pairwise(order):
-        common = _common_beginning(texts[left], texts[right])
-        shared[left] = max(shared[left], common)
-        shared[right] = max(shared[right], common)
-    return shared
+    return Beginnings(prompts).shared
+
+
+class Beginnings:
+    """What prompts begin with in common, counted as :func:`shared_lengths` counts."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        texts = [_flat(prompt) for prompt in prompts]
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        shared = [0] * len(texts)
+        for left, right in itertools.pairwise(order):
+            common = _common_beginning(texts[left], texts[right])
+            shared[left] = max(shared[left], common)
+            shared[right] = max(shared[right], common)
+        self._texts, self._order = texts, order
+        self.closest = max(itertools.pairwise(order), key=lambda pair: shared[pair[0]] + shared[pair[1]], default=None)
+        """Two neighbours, by number, that share much; None of fewer than two prompts."""
+        self.shared = shared
+        """Of each prompt, by number."""
+        self.places = [0] * len(texts)
+        """Place of each prompt in sorted order, by number."""
+        for place, number in enumerate(order):
+            self.places[number] = place
+
+    def common(self, place: int, other: int) -> int:
+        """Characters that the prompts at two places begin with in common; of one with itself, up to its marker."""
+        if place == other:
+            return self.shared[self._order[place]]
+        return _common_beginning(self._texts[self._order[place]], self._texts[self._order[other]])
+
+    def common_of(self, number: int, other: int) -> int:
+        """The same of two prompts by number."""
+        return self.common(self.places[number], self.places[other])
+
+    def shared_text(self, number: int) -> str:
+        """The beginning that a prompt shares with at least one other."""
+        return self._texts[number][: self.shared[number]]
 
 
 def marked(prompt: Prompt, at: int, marker: str) -> Prompt:

@@ -1,4 +1,4 @@
-"""One server, one rate, one verdict: idle probe, warm-up, seeded runs, extension, judgement.
+"""One server, one rate, one verdict: idle probe, warm-up, seeded runs, a look at the cache, extension, judgement.
 
 It neither starts nor stops a server, so the same code measures a child process here, a sidecar in
 a pod, and any server that ``slotune bench`` is pointed at.
@@ -7,6 +7,7 @@ a pod, and any server that ``slotune bench`` is pointed at.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import math
 import time
@@ -15,17 +16,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from slotune.diagnose.attribution import attribute_runs
+from slotune.llama.failures import FailureClass
 from slotune.llama.server_http import LlamaServer, NotIdleError, ServerError
 from slotune.llama.watchdog import LIMIT_S, Heartbeat, Watchdog
+from slotune.load.cache_facts import CacheFacts
 from slotune.load.demand import Demand
+from slotune.load.device_facts import DeviceFacts
 from slotune.load.latency_summary import summarize
 from slotune.load.priming import prime_slots
-from slotune.load.probe import IdleProbeError, probe_idle
+from slotune.load.probe import IdleProbeError, send_probes, summarize_probes
 from slotune.load.records import RequestRecord, RunResult
 from slotune.load.shards import run_sharded
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.load.target import LoadObserver, Target
-from slotune.load.trace import build_trace
+from slotune.load.trace import Trace, build_trace
+from slotune.sandbox.cache_look import CacheLook, foreign_context
+from slotune.sandbox.device import DeviceLook, Looks
+from slotune.sandbox.order import run_order
 from slotune.sandbox.protocol import Progress, ProgressListener
 from slotune.search.problem import Measurement
 from slotune.search.rates import requests_per_run
@@ -82,6 +89,8 @@ class Question:
     """Slots that keep a prompt cache of their own: each is shown the shared prefixes before a run."""
     wedge_limit_s: float = LIMIT_S
     """Seconds without any sign of life after which the server counts as wedged."""
+    lot: str = ""
+    """Decides the order of the runs, see :func:`slotune.sandbox.order.run_order`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +107,18 @@ class Findings:
     """Over the slowest 5 %, which is what p95 is made of."""
     planned_requests: int = 0
     run_violation_shares: tuple[float, ...] = ()
+    cache: CacheFacts | None = None
+    device: DeviceFacts | None = None
+    warnings: tuple[str, ...] = ()
 
     def on(self, trial_result: TrialResult) -> TrialResult:
         """``trial_result`` with all of this filled in."""
+        foreign = self.cache is not None and self.cache.foreign > 0
         return replace(
             trial_result,
+            failure=FailureClass.FOREIGN_CONTEXT if foreign else trial_result.failure,
+            failure_knob="cacheRAMMiB" if foreign else trial_result.failure_knob,
+            cache=self.cache,
             verdict=self.verdict,
             probe=self.probe,
             latencies=self.latencies,
@@ -111,6 +127,8 @@ class Findings:
             planned_requests=self.planned_requests,
             run_violation_shares=self.run_violation_shares,
             trace_hashes=tuple(run.trace_hash for run in self.runs),
+            device=self.device,
+            warnings=(*trial_result.warnings, *self.warnings),
         )
 
 
@@ -142,14 +160,15 @@ async def measure_server(
     listener: ProgressListener,
     *,
     clock: Callable[[], float] = time.monotonic,
+    device: Looks | None = None,
 ) -> Findings:
-    """Measure a running, idle server.
+    """Measure a running, idle server, whose GPU ``device`` watches.
 
     Raises:
         ServerWedgedError: it stopped working with requests in flight.
         ServerError: it does not answer control calls.
     """
-    return await _Session(server, target, question, listener, clock).run()
+    return await _Session(server, target, question, listener, clock, DeviceLook(device)).run()
 
 
 class _Session:
@@ -162,8 +181,10 @@ class _Session:
         question: Question,
         listener: ProgressListener,
         clock: Callable[[], float],
+        device: DeviceLook,
     ) -> None:
         self.server, self.target, self.question, self.listener, self.clock = server, target, question, listener, clock
+        self.device = device
         self.began = clock()
         m = question.measurement
         self.looks = 1 + m.extensions
@@ -172,7 +193,7 @@ class _Session:
         self.tally = Tally(StopRule(self.planned * self.looks, question.promise, question.confidence, self.looks))
         self.runs: list[RunResult] = []
         self.stage = "probing"
-        self.run_began = self.began
+        self.run_began = self.window_opened = self.began
         self.beat = Heartbeat(0, 0)
         self.out_of_time = False
 
@@ -182,11 +203,27 @@ class _Session:
         m, demand = self.question.measurement, self.question.demand
         await self.become_idle()
         self.beat = Heartbeat(1, 0)  # a probe is always waiting: the server's own counters must move
-        probe = await self.guarded(probe_idle(self.target, demand, requests=m.probe_requests, vocabulary=vocabulary))
+        probes = await self.guarded(send_probes(self.target, demand, m.probe_requests, vocabulary=vocabulary))
+        probe = summarize_probes(probes)
         if self.question.probe_only:
             verdict = Verdict(Outcome.PASS, "the idle server was probed", "Probed", self.question.confidence)
-            return Findings(verdict, probe)
-        verdict = await self.looks_at(vocabulary)
+            verdict = self.device.after_probe(verdict, self.began)
+            return Findings(verdict, probe, device=self.device.facts, warnings=self.device.warnings)
+        cache = CacheLook(
+            self.server,
+            self.target,
+            demand,
+            self.question.caching_slots,
+            vocabulary=vocabulary,
+            request_timeout_s=m.request_timeout_s,
+        )
+        await self.become_idle()
+        await self.looking(cache.before(probes, self.seed(0)))
+        verdict = await self.looks_at(vocabulary, cache)
+        await self.looking(cache.finish())
+        facts = cache.facts()
+        if facts is not None and facts.foreign:
+            verdict = foreign_context(verdict, facts)
         overall, slowest = attribute_runs(self.runs, probe)
         return Findings(
             verdict,
@@ -197,15 +234,25 @@ class _Session:
             slowest,
             self.planned,
             violation_shares(self.runs, self.question.promise),
+            facts,
+            device=self.device.facts,
+            warnings=self.device.warnings,
         )
 
-    async def looks_at(self, vocabulary: int | None) -> Verdict:
+    async def looks_at(self, vocabulary: int | None, cache: CacheLook) -> Verdict:
         """Planned runs, then extensions while the verdict is Inconclusive and a pass still possible."""
         verdict = None
+        sound = True
         for look in range(1, self.looks + 1):
-            for number in range((look - 1) * self.question.measurement.runs, look * self.question.measurement.runs):
-                await self.one_run(number, vocabulary, extending=look > 1)
-                if self.tally.must_stop or self.out_of_time or self.runs[-1].invalid_reasons:
+            for number in run_order(look, self.question.measurement.runs, self.question.lot):
+                trace = await self.one_run(number, vocabulary, extending=look > 1)
+                cache.ran(trace, self.runs[-1])
+                # A run that was stopped leaves a server at work, and a verdict that a look can't better.
+                if not self.runs[-1].stopped_early:
+                    await self.become_idle()
+                    await self.looking(cache.look())
+                sound = cache.sound
+                if self.tally.must_stop or self.out_of_time or self.runs[-1].invalid_reasons or not sound:
                     break
             verdict = judge(
                 self.runs,
@@ -214,24 +261,29 @@ class _Session:
                 planned_requests=self.planned * look,
                 looks=self.looks,
             )
-            if verdict.outcome is not Outcome.INCONCLUSIVE or self.tally.must_stop or self.out_of_time:
+            if verdict.outcome is not Outcome.INCONCLUSIVE or self.tally.must_stop or self.out_of_time or not sound:
                 break
         assert verdict is not None
         if self.out_of_time and not verdict.requests:
             return out_of_time(self.question.confidence)
         return verdict
 
-    async def one_run(self, number: int, vocabulary: int | None, *, extending: bool) -> None:
+    def seed(self, run: int) -> int:
+        """Of the run with this number, from 0."""
+        return run_seed(self.question.measurement.base_seed, self.question.seed_block, run)
+
+    async def one_run(self, number: int, vocabulary: int | None, *, extending: bool) -> Trace:
         q = self.question
         self.tally.next_run()
         await self.become_idle()
         self.run_began = self.clock()
         self.stage = "extending" if extending else "measuring"
-        self.say("warming up", number + 1)
+        place = len(self.runs) + 1
+        self.say("warming up", place)
         trace = build_trace(
             q.demand,
             rate=q.rate,
-            seed=run_seed(q.measurement.base_seed, q.seed_block, number),
+            seed=self.seed(number),
             requests=self.per_run,
             warmup_requests=q.measurement.warmup_requests,
         )
@@ -248,7 +300,8 @@ class _Session:
             )
             await self.become_idle()
             self.run_began = self.clock()
-        observer = _Observer(self, number + 1, self.stage)
+        self.window_opened = self.clock()
+        observer = _Observer(self, place, self.stage)
         run = await self.guarded(
             run_sharded(
                 self.target,
@@ -260,7 +313,18 @@ class _Session:
                 observer=observer,
             )
         )
+        self.device.after(run, self.window_opened)
         self.runs.append(run)
+        return trace
+
+    async def looking(self, look: Coroutine[Any, Any, None]) -> None:
+        """Let a look at the cache take what is left of the trial's time; what it has not seen by then stays unknown."""
+        limit = self.question.deadline_s
+        left = None if limit is None else max(0.0, limit - (self.clock() - self.began))
+        self.beat = Heartbeat(1, self.beat.token_events)  # a prompt is always waiting
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self.guarded(look)
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work``, unless the server wedges first."""
@@ -325,6 +389,7 @@ class _Observer(LoadObserver):
         self.ended = 0
 
     def window_opened(self) -> None:
+        self.session.window_opened = self.session.clock()
         self.session.say(self.stage, self.run)
 
     def overdue(self, record: RequestRecord) -> bool:

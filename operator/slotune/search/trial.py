@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.load.cache_facts import CacheFacts
+from slotune.load.device_facts import DeviceFacts
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.quality.divergence import Divergence
 from slotune.verdict.verdicts import Outcome, Verdict
@@ -122,6 +124,10 @@ class TrialResult:
     """How far the answers lie from the reference's, of a comparison."""
     reference: str = ""
     """Digest of the reference that was recorded or compared with."""
+    device: DeviceFacts | None = None
+    """What the accelerator did in the measured windows of all runs; None where nobody could watch it."""
+    cache: CacheFacts | None = None
+    """What the prompt cache served, could have served, and to whom; None where nothing is shared and none is used."""
 
     @property
     def never_ran(self) -> bool:

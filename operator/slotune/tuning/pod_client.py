@@ -30,6 +30,9 @@ from slotune.load.lengths import DemandError
 from slotune.load.probe import IdleProbeError
 from slotune.load.shards import ShardError
 from slotune.load.target import Target
+from slotune.load.warm import WARM_REQUESTS
+from slotune.sandbox.cache_look import CACHE_LOOK_LIMIT_S
+from slotune.sandbox.device import watch_gpu
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
@@ -87,6 +90,7 @@ def measuring_limit_s(spec: LlamaTrialSpec) -> float:
     runs = looks * measurement.runs
     worst = seconds_at(trial.rate, measurement, looks=looks, per_run=per_run)
     worst += (runs + 1) * (3 * measurement.request_timeout_s + 120) + measurement.probe_requests * 60
+    worst += (runs + 1) * CACHE_LOOK_LIMIT_S + (1 + WARM_REQUESTS) * 60
     return worst if trial.time_limit_s is None else min(worst, trial.time_limit_s + 10 * LIMIT_GRACE_S)
 
 
@@ -146,6 +150,7 @@ def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Que
         trial.time_limit_s,
         trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
         wedge_limit_s,
+        lot=trial.key(spec.context_digest),
     )
 
 
@@ -171,7 +176,9 @@ async def _measure(
         base = replace(base, effective=effective_values(props, slots, LogFacts()))
         if mismatches := check_effective(base.trial.candidate, props, slots, LogFacts(), gpu_expected=False):
             return Measured(mismatched(base, mismatches))
-        findings = await measure_server(server, _target(base_url, props), question, listener)
+        # A pod's GPU belongs to the server's container: it shows here only where the runtime shows it to all of them.
+        with watch_gpu() as device:
+            findings = await measure_server(server, _target(base_url, props), question, listener, device=device)
     except ServerWedgedError as error:
         return Measured(failed(base, classify_failure(None, "", wedged=True), detail=str(error)), error.runs)
     except (ServerError, IdleProbeError) as error:

@@ -15,6 +15,7 @@ __all__ = ["main", "make_parser"]
 EXIT_CODES = """\
 exit codes:
   0    found, or Pass
+  1    replay: the answer costs more than the cheapest that was recorded
   2    invalid input: nothing was started or changed
   3    infeasible, or Fail
   4    inconclusive, or the budget ended before an answer
@@ -55,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_validate(commands)
     _add_export(commands)
+    _add_replay(commands)
     _add_engine(commands)
     _add_operator(commands)
     _add_release(commands)
@@ -125,14 +127,35 @@ def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     export = commands.add_parser(
         "export",
-        help="print the winner of a finished tune as a patch or as flags",
-        description="Print the winner that `slotune tune` found, ready to apply.",
+        help="print the winner of a finished tune as a patch or as flags, or the whole search as one file",
+        description="Print the winner that `slotune tune` found, ready to apply; or the whole search (every question "
+        "and every result, no prompt and no path), for `slotune replay`.",
     )
     export.add_argument("directory", type=Path, metavar="DIR", help="the --out of a finished tune")
-    export.add_argument("--format", choices=("kustomize", "args", "docker"), default="kustomize", help="(%(default)s)")
+    export.add_argument(
+        "--format", choices=("kustomize", "args", "docker", "search"), default="kustomize", help="(%(default)s)"
+    )
+    export.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write it there instead of printing it; a search is packed when the name ends in .gz",
+    )
     export.add_argument("--deployment", metavar="NAME", help="Deployment that the patch is for (the tuned one's name)")
     export.add_argument("--container", metavar="NAME", help="container that the patch is for (the tuned one's)")
     export.set_defaults(run=_export)
+
+
+def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="run the search again on the trials of an exported one, without any server",
+        description="Run the search code of this version on recorded trials, without any server, and say what its "
+        "answer costs beside the recorded one and beside the cheapest that was recorded to keep the promise.",
+    )
+    replay.add_argument("file", type=Path, metavar="FILE", help="what `slotune export --format search` wrote")
+    _output(replay)
+    replay.set_defaults(run=_replay)
 
 
 def _add_engine(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -379,7 +402,13 @@ def _validate(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from slotune.commands.export import export
 
-    return export(args.directory, args.format, args.deployment, args.container)
+    return export(args.directory, args.format, args.deployment, args.container, args.out)
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from slotune.commands.replay import replay
+
+    return replay(args.file, args.output)
 
 
 def _trial(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from slotune.load.lengths import DemandError
 from slotune.report.export import NoWinnerError, UnknownDocumentError
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.ledger import LedgerBusyError, LedgerUnreadableError, LedgerUnwritableError
+from slotune.tuning.search_file import SearchFileError
 
 __all__ = ["run_command"]
 
@@ -49,6 +50,7 @@ _INPUT_ERRORS = (
     LedgerUnwritableError,
     NoWinnerError,
     UnknownDocumentError,
+    SearchFileError,
 )
 
 

@@ -26,6 +26,7 @@ from slotune.report.text import ending_text, header_text
 from slotune.sandbox.process_sandbox import ProcessSandbox
 from slotune.search.decision import Decision, DecisionKind
 from slotune.search.problem import Problem
+from slotune.search.replay import RecordedAnswer, RecordedSearch
 from slotune.search.trial import TrialResult
 from slotune.tuning.fitting import without_what_cannot_fit
 from slotune.tuning.ledger import Ledger
@@ -34,11 +35,13 @@ from slotune.tuning.loop import tune as search_and_measure
 from slotune.tuning.machine import check_engine, one_class, this_machine
 from slotune.tuning.planning import plan_rows
 from slotune.tuning.reading import Reading, read_problem
+from slotune.tuning.search_file import to_bytes
 
-__all__ = ["DOCUMENT_FILE", "REPORT_FILE", "tune"]
+__all__ = ["DOCUMENT_FILE", "REPORT_FILE", "SEARCH_FILE", "tune"]
 
 REPORT_FILE = "report.html"
 DOCUMENT_FILE = "decision.json"
+SEARCH_FILE = "search.json.gz"
 
 
 def tune(
@@ -116,6 +119,8 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     document["target"] = {"deployment": reading.deployment, "container": reading.container}
     write_atomically(directory / REPORT_FILE, html.encode())
     print_document(document, "json", into=directory / DOCUMENT_FILE)
+    recorded = RecordedSearch(reading.space, answer.results, RecordedAnswer.from_decision(decision))
+    write_atomically(directory / SEARCH_FILE, to_bytes(recorded, version=__version__, packed=True))
     if output == "table":
         console = Console(highlight=False)
         console.print(

@@ -143,7 +143,7 @@ async def test_a_claim_for_more_than_one_device_is_refused_where_it_can_be_read(
     assert isinstance(found, NotUnderstood) == refused
     if isinstance(found, NotUnderstood):
         assert found.reason == "Refused"
-        assert "ResourceClaimTemplate gpus spec.spec.devices is count 2" in found.message
+        assert "ResourceClaimTemplate gpus spec.spec.devices is 2 of gpu.example.com" in found.message
 
 
 async def test_other_weights_under_the_same_path_are_another_question():

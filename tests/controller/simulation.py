@@ -17,9 +17,9 @@ from slotune.api.labels import MANAGED_BY, MANAGED_BY_LABEL, TRIAL_LABEL
 from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus
 from slotune.controller.act import Hands
 from slotune.controller.cluster import Object
-from slotune.controller.handlers import _is_served, wake_those_concerned
+from slotune.controller.handlers import take, wake_those_concerned
 from slotune.controller.heartbeat import Heartbeat
-from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, WATCHED, kind_of
+from slotune.controller.kinds import JOB, LLAMA_DEPLOYMENT, LLAMA_TRIAL, WATCHED, kind_of
 from slotune.controller.metrics import OperatorMetrics
 from slotune.controller.observe import Observer
 from slotune.controller.reasons import REASONS_OF, ConditionType
@@ -138,14 +138,11 @@ class Life:
     def _see(self, change: Change) -> None:
         manifest = change.object
         kind = kind_of(manifest)
-        if kind not in WATCHED or (kind == DEPLOYMENT and not _is_served(self.store, manifest)):
+        if kind not in WATCHED:
             return
         if kind == JOB and labels_of(manifest).get(MANAGED_BY_LABEL) != MANAGED_BY:
             return
-        if change.type == "DELETED":
-            self.store.remove(manifest)
-            wake_those_concerned(self.store, self.wakes, kind, manifest)
-        elif self.store.put(manifest):
+        if take(self.store, manifest, gone=change.type == "DELETED"):
             wake_those_concerned(self.store, self.wakes, kind, manifest)
 
 

@@ -60,7 +60,7 @@
   verbs: [create, patch]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, create, patch]
+  verbs: [get, list, create, patch]
 {{- end }}
 
 {{/* permissions.secrets: these, by name. */}}

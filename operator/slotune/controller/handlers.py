@@ -219,6 +219,7 @@ def wake_those_concerned(store: Store, wakes: Wakes, kind: Kind, manifest: Objec
     elif kind == DEPLOYMENT:
         owner = labels_of(manifest).get(DEPLOYMENT_LABEL)
         wakes.wake([(namespace, owner)] if owner else [])
+        wakes.wake([(namespace, name)] if _has_its_name(store, manifest) else [])
         wakes.wake(key_of(raw) for raw in store.within(LLAMA_DEPLOYMENT, namespace) if _target_of(raw) == name)
     elif owner := labels_of(manifest).get(DEPLOYMENT_LABEL):
         wakes.wake([(namespace, owner)])
@@ -230,10 +231,16 @@ def wake_those_concerned(store: Store, wakes: Wakes, kind: Kind, manifest: Objec
 
 def _is_served(store: Store, body: Mapping[str, Any]) -> bool:
     """Whether a Deployment is one that somebody tunes: all others of the cluster are none of our business."""
-    if labels_of(body).get(DEPLOYMENT_LABEL):
+    if labels_of(body).get(DEPLOYMENT_LABEL) or _has_its_name(store, body):
         return True
     namespace, name = key_of(body)
     return any(_target_of(raw) == name for raw in store.within(LLAMA_DEPLOYMENT, namespace))
+
+
+def _has_its_name(store: Store, body: Mapping[str, Any]) -> bool:
+    """Whether a Deployment has the name that one of owned mode needs, whoever made it."""
+    own = store.get(LLAMA_DEPLOYMENT, *key_of(body))
+    return own is not None and "template" in (own.get("spec") or {})
 
 
 def _on_the_same_target(store: Store, manifest: Object) -> list[Key]:

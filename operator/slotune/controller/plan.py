@@ -111,7 +111,12 @@ def _rivalled(draft: Draft, observed: Observed) -> bool:
 
 
 def _not_served(draft: Draft, observed: Observed) -> bool:
-    return not serve(draft, observed)
+    if serve(draft, observed):
+        return False
+    stalled = draft.claimed(ConditionType.STALLED)
+    if stalled is not None and stalled.reason == Reason.TARGET_CONFLICT:
+        draft.look_again(MISSING_S)  # what others made is not followed
+    return True
 
 
 def _missing(draft: Draft, observed: Observed) -> bool:

@@ -36,6 +36,7 @@ from slotune.controller.kube_cluster import KubeCluster
 from slotune.controller.metrics import OperatorMetrics
 from slotune.controller.observe import Observer
 from slotune.controller.reconcile import AT_ONCE, Reconciler
+from slotune.controller.services import Services, look_after_services
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store
 from slotune.controller.wakes import Wakes
@@ -122,6 +123,7 @@ async def _operate(
 
     async with _beside(
         look_for_ghosts(store, cluster, settings.namespaces),
+        look_after_services(Services(cluster, store, settings.namespaces), wakes),
         *([describe_classes(cluster, store)] if {GPU_CLASS, NODE} <= watched else []),
         serve_metrics(metrics, settings.metrics_port),
     ):

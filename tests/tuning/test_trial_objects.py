@@ -18,6 +18,7 @@ from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.load.device_facts import CLOCK_REASONS, DeviceFacts, Spread
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.quality.divergence import Divergence
 from slotune.sandbox.protocol import Progress
@@ -105,6 +106,25 @@ def comparisons(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Divergen
     )
 
 
+def devices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[DeviceFacts]:
+    spreads = st.none() | st.builds(Spread, numbers, numbers, numbers)
+    reasons = st.lists(st.sampled_from(list(CLOCK_REASONS.values())), unique=True).map(
+        lambda names: tuple((name, 3) for name in CLOCK_REASONS.values() if name in names)
+    )
+    return st.builds(
+        DeviceFacts,
+        name=st.just("2 x NVIDIA L4"),
+        samples=counts,
+        sm_clock_mhz=spreads,
+        memory_clock_mhz=spreads,
+        power_w=spreads,
+        temperature_c=spreads,
+        clock_reasons=reasons,
+        others=st.none() | counts,
+        others_memory_bytes=counts,
+    )
+
+
 def with_the_reference_compared(result: TrialResult) -> TrialResult:
     return result if result.quality is None else replace(result, reference=result.quality.reference_digest)
 
@@ -162,6 +182,7 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
         started_at=st.sampled_from(["", WHEN]),
         quality=st.none() | comparisons(numbers),
         reference=st.sampled_from(["", DIGEST]),
+        device=st.none() | devices(numbers),
     ).map(with_the_reference_compared)
 
 

@@ -41,7 +41,7 @@ _CURES: Final = MappingProxyType(
         "HwThermalSlowdown": _HEAT,
         "SwThermalSlowdown": _HEAT,
         "HwPowerBrakeSlowdown": _POWER,
-        "HwSlowdown": "see whether heat or power holds it back (nvidia-smi -q -d PERFORMANCE), and lower its power limit",
+        "HwSlowdown": "see what holds it back (nvidia-smi -q -d PERFORMANCE); a lower power limit often helps",
     }
 )
 """What slows a device for its own protection, the most telling first, and what helps."""
@@ -140,7 +140,7 @@ def device_warning(facts: DeviceFacts | None) -> str | None:
         return None
     who = "another process" if facts.others == 1 else f"{facts.others} other processes"
     held = f" and held {facts.others_memory_bytes / 2**20:,.0f} MiB of its memory" if facts.others_memory_bytes else ""
-    return f"{who} used {facts.name} meanwhile{held}, so the numbers may be their doing: measure where nobody else computes"
+    return f"{who} used {facts.name} meanwhile{held}, so numbers may be its doing: measure where nobody else computes"
 
 
 def _state(facts: DeviceFacts) -> str:

@@ -229,6 +229,7 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "effective": dict(result.effective),
         "trace_hashes": list(result.trace_hashes),
         "warnings": list(result.warnings),
+        "device": _plain(result.device),
         "findings": list(findings.get(key, ())),
     }
 

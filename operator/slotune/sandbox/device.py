@@ -120,7 +120,7 @@ class DeviceLook:
         return () if warning is None else (warning,)
 
     def after(self, run: RunResult, since_s: float) -> None:
-        """Note on ``run``, whose window opened at ``since_s``, what the devices did in it; Invalid if that spoils it."""
+        """Note on ``run``, whose window opened at ``since_s``, what the devices did in it. A slowed one spoils it."""
         taken = () if self._looks is None else self._looks.since(since_s)
         self._of_runs.extend(taken)
         run.device = facts_of(taken)

@@ -168,7 +168,7 @@ async def measure_server(
         ServerWedgedError: it stopped working with requests in flight.
         ServerError: it does not answer control calls.
     """
-    return await _Session(server, target, question, listener, clock, DeviceLook(device)).run()
+    return await _Session(server, target, question, listener, clock, device=DeviceLook(device)).run()
 
 
 class _Session:
@@ -181,6 +181,7 @@ class _Session:
         question: Question,
         listener: ProgressListener,
         clock: Callable[[], float],
+        *,
         device: DeviceLook,
     ) -> None:
         self.server, self.target, self.question, self.listener, self.clock = server, target, question, listener, clock

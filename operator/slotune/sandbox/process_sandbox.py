@@ -25,9 +25,12 @@ from slotune.load.probe import IdleProbeError
 from slotune.load.shards import ShardError
 from slotune.load.target import Target
 from slotune.sandbox.comparison import AnswersQuestion, look_at_answers
+from slotune.sandbox.cpu_quota import quota_counts, quota_warning
+from slotune.sandbox.device import watch_gpu
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, ProcessStuckError, new_alias
+from slotune.sandbox.process_tree import descendants
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.sandbox.reference_files import ReferenceFiles
 from slotune.search.problem import Problem
@@ -135,9 +138,7 @@ class ProcessSandbox:
             if base.trial.purpose.asks_answers:
                 measured = await self._look_at_answers(base, process, target, listener)
             else:
-                question = self._question(base.trial, began)
-                findings = await measure_server(process.server, target, question, listener)
-                measured = Measured(findings.on(base), findings.runs)
+                measured = await self._measure(base, process, target, self._question(base.trial, began), listener)
         except ServerWedgedError as error:
             return Measured(_failed(base, process.failure(wedged=True), process, str(error)), error.runs)
         except (ServerError, IdleProbeError) as error:
@@ -147,6 +148,22 @@ class ProcessSandbox:
         if not process.alive:
             return Measured(_failed(base, process.failure(), process), measured.runs)
         return replace(measured, result=replace(measured.result, host_memory_peak_bytes=process.memory_peak_bytes))
+
+    async def _measure(
+        self, base: TrialResult, process: LlamaProcess, target: Target, question: Question, listener: ProgressListener
+    ) -> Measured:
+        """Measure it, with an eye on its GPU, or on its share of the CPU."""
+        if self._problem.hardware[base.trial.candidate.gpu_class].is_gpu:
+            with watch_gpu({process.pid, *descendants(process.pid)}) as device:
+                findings = await measure_server(process.server, target, question, listener, device=device)
+            return Measured(findings.on(base), findings.runs)
+        before = quota_counts(process.pid)
+        findings = await measure_server(process.server, target, question, listener)
+        warning = quota_warning(before, quota_counts(process.pid))
+        result = findings.on(base)
+        if warning is not None:
+            result = replace(result, warnings=(*result.warnings, warning))
+        return Measured(result, findings.runs)
 
     async def _look_at_answers(
         self, base: TrialResult, process: LlamaProcess, target: Target, listener: ProgressListener
@@ -176,6 +193,7 @@ class ProcessSandbox:
             None if limit is None else max(0.0, limit - (self._clock() - began)),
             trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
             self._wedge_limit_s,
+            lot=self._problem.key(trial),
         )
 
     async def _inspect(self, base: TrialResult, process: LlamaProcess) -> tuple[TrialResult, list[Mismatch]]:

@@ -51,12 +51,14 @@ from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise
 from slotune.api.v1alpha1.trial_status import (
     LlamaTrialStatus,
     TrialAttribution,
+    TrialDevice,
     TrialFailure,
     TrialLatencies,
     TrialMemory,
     TrialProbe,
     TrialProgress,
     TrialQuality,
+    TrialSpread,
     TrialVerdict,
 )
 from slotune.api.v1alpha1.workload import (
@@ -153,6 +155,7 @@ __all__ = [
     "Toleration",
     "Trace",
     "TrialAttribution",
+    "TrialDevice",
     "TrialFailure",
     "TrialLatencies",
     "TrialMemory",
@@ -160,6 +163,7 @@ __all__ = [
     "TrialProgress",
     "TrialPromise",
     "TrialQuality",
+    "TrialSpread",
     "TrialVerdict",
     "Users",
     "Verify",

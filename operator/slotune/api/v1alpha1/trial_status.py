@@ -18,12 +18,14 @@ from slotune.api.v1alpha1.meta import CommonStatus
 __all__ = [
     "LlamaTrialStatus",
     "TrialAttribution",
+    "TrialDevice",
     "TrialFailure",
     "TrialLatencies",
     "TrialMemory",
     "TrialProbe",
     "TrialProgress",
     "TrialQuality",
+    "TrialSpread",
     "TrialVerdict",
 ]
 
@@ -196,6 +198,40 @@ class TrialQuality(StatusModel):
     """How sure each bound is."""
 
 
+class TrialSpread(StatusModel):
+    """How far a quantity moved."""
+
+    least: Number
+    """Least."""
+    median: Number
+    """Median."""
+    most: Number
+    """Most."""
+
+
+class TrialDevice(StatusModel):
+    """What the accelerator did while requests were measured, by a look a second."""
+
+    name: ShortText
+    """Of the device, with their number where there are several."""
+    samples: Count = 0
+    """Looks."""
+    sm_clock_megahertz: TrialSpread | None = None
+    """Clock of its multiprocessors."""
+    memory_clock_megahertz: TrialSpread | None = None
+    """Clock of its memory."""
+    power_watts: TrialSpread | None = None
+    """Power draw."""
+    temperature_celsius: TrialSpread | None = None
+    """Temperature."""
+    clock_reasons: Annotated[dict[str, Count], Properties(32)] = Field(default_factory=dict)
+    """What set its clocks, in the driver's words (SwPowerCap, HwThermalSlowdown, ...), and at how many looks."""
+    others: Count | None = None
+    """Most processes on it beside the server; absent when they could not be told apart."""
+    others_memory_bytes: Bytes = 0
+    """Most memory that these held."""
+
+
 class LlamaTrialStatus(CommonStatus):
     """What came of the trial."""
 
@@ -228,6 +264,8 @@ class LlamaTrialStatus(CommonStatus):
     """How far the answers lie from the reference's."""
     memory: TrialMemory | None = None
     """Memory that the server used."""
+    device: TrialDevice | None = None
+    """What the accelerator did; absent where the load client cannot see it."""
     gpu_seconds: Number | None = None
     """Time that the GPU was held, start and warm-up included."""
     started_at: Timestamp | None = None

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from slotune.diagnose.case import seconds
-from slotune.diagnose.findings import findings
+from slotune.diagnose.findings import Finding, findings
 from slotune.load.summary import IdleProbe
 from slotune.search.conclude import nearest_miss
 from slotune.search.problem import Problem
@@ -144,7 +144,7 @@ def _load(problem: Problem, trials: Sequence[TrialResult], nearest: TrialResult 
         return None
     most = problem.hardware[nearest.trial.candidate.gpu_class].replicas_max
     rate = nearest.trial.rate
-    causes = (one for one in findings(nearest, problem.promise, problem.demand) if one.binds is not None)
+    causes = (one for one in _found(problem, nearest) if one.binds is not None)
     cause = next(causes, None)
     code = _by_verdict(problem, nearest) if cause is None or cause.binds is None else cause.binds
     why = nearest.verdict.reason if cause is None else cause.sentence
@@ -153,6 +153,11 @@ def _load(problem: Problem, trials: Sequence[TrialResult], nearest: TrialResult 
     crowded = sum(pruned.code == "DoesNotFit" for pruned in problem.pruned)
     memory = f". {crowded:,} roomier configurations do not fit in memory" if crowded and code == "TTFTQueue" else ""
     return code, f"{where} ({rate:.3g} requests/s each) the nearest misses: {why}{memory}"
+
+
+def _found(problem: Problem, nearest: TrialResult) -> Sequence[Finding]:
+    model = problem.models.get(nearest.trial.candidate.variant)
+    return findings(nearest, problem.promise, problem.demand, model=model)
 
 
 def _by_verdict(problem: Problem, nearest: TrialResult) -> str:

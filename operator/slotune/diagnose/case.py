@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.load.summary import Attribution
 from slotune.search.trial import TrialResult
@@ -23,6 +24,8 @@ class Case:
     demand: Demand
     roofline_step_s: float | None = None
     """Fewest seconds that one decode step of one sequence can take on this GPU; None when its bandwidth is unknown."""
+    model: ModelFacts | None = None
+    """Of the weights file, for what its layers forget."""
 
     @property
     def parts(self) -> Attribution | None:
@@ -77,6 +80,9 @@ class Case:
     @property
     def reusable_share(self) -> float:
         """Share of prompt tokens that a perfect prefix cache would not compute again."""
+        cache = self.result.cache
+        if cache is not None and cache.theoretical_reuse is not None:
+            return cache.theoretical_reuse
         mean = self.demand.input_tokens_mean
         return min(1.0, self.demand.reusable_tokens / mean) if mean > 0 else 0.0
 

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slotune.diagnose.cache import cache_shortfall
 from slotune.diagnose.case import Case, seconds
+from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.search.trial import TrialResult
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome
 
 __all__ = ["TABLE", "Finding", "Row", "explain_result", "findings"]
+
+
+STEADY_NATS = 0.05
+"""As much as two cold answers to one prompt may differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,15 @@ class Row:
 
 
 def findings(
-    result: TrialResult, promise: Promise, demand: Demand, *, roofline_step_s: float | None = None
+    result: TrialResult,
+    promise: Promise,
+    demand: Demand,
+    *,
+    roofline_step_s: float | None = None,
+    model: ModelFacts | None = None,
 ) -> tuple[Finding, ...]:
     """All that the measurement says, the first cause first; empty when nothing stands out."""
-    case = Case(result, promise, demand, roofline_step_s)
+    case = Case(result, promise, demand, roofline_step_s, model)
     if result.failure is not None:
         return (Finding(result.failure.value, result.verdict.reason, _named(result.failure_knob)),)
     if result.verdict.outcome is Outcome.INVALID:
@@ -197,7 +208,19 @@ def _neighbours_stall(case: Case) -> str | None:
     return f"answers pause for up to {seconds(gap)} while a neighbour's prompt is read, {batch:,} tokens a step"
 
 
+def _short_by(code: str) -> Callable[[Case], str | None]:
+    """The check for one cause of a cache that served less than it could."""
+
+    def check(case: Case) -> str | None:
+        found = cache_shortfall(case.result, case.model)
+        return found.sentence if found is not None and found.code == code else None
+
+    return check
+
+
 def _cache_without_effect(case: Case) -> str | None:
+    if case.result.cache is not None:
+        return _short_by("CacheWithoutEffect")(case)
     if not case.result.trial.candidate.cache_prompt or case.cached_share is None or not case.is_cache_idle:
         return None
     return _cache_words(case)
@@ -210,6 +233,16 @@ def _cached_too_much(case: Case) -> str | None:
     return (
         f"{100 * case.cached_share:.0f} % of prompt tokens came from a cache, {100 * case.reusable_share:.0f} % are "
         "shared: a foreign prompt may have been restored (ggml-org/llama.cpp#27148)"
+    )
+
+
+def _unsteady(case: Case) -> str | None:
+    cache = case.result.cache
+    if cache is None or cache.canary_noise is None or cache.canary_noise <= STEADY_NATS:
+        return None
+    return (
+        f"the server answers one prompt differently from time to time, without any cache ({cache.canary_noise:.2g} "
+        "nats), so a cache that mixes prompts up could not be told from that"
     )
 
 
@@ -241,8 +274,15 @@ TABLE: tuple[Row, ...] = (
     Row("ScatteredSlots", _scattered_slots, ("kvUnified", "parallelSlots"), "TokensPerSecond"),
     Row("BytesPerStep", _bytes_per_step, ("variant", "cacheTypeK", "cacheTypeV", "parallelSlots"), "TokensPerSecond"),
     Row("NeighboursStall", _neighbours_stall, ("batchSize",)),
+    Row("PromptCacheOff", _short_by("PromptCacheOff"), ("cachePrompt",)),
+    Row("TemplateChangesPrefix", _short_by("TemplateChangesPrefix"), ("extraArgs",)),
+    Row("SlotSimilarity", _short_by("SlotSimilarity"), ("extraArgs",)),
+    Row("SlidingWindow", _short_by("SlidingWindow"), ("extraArgs", "variant")),
+    Row("SlotsFewerThanPrefixes", _short_by("SlotsFewerThanPrefixes"), ("parallelSlots", "cacheRAMMiB")),
+    Row("CacheRAMTooSmall", _short_by("CacheRAMTooSmall"), ("cacheRAMMiB", "parallelSlots")),
     Row("CacheWithoutEffect", _cache_without_effect, ("parallelSlots", "cacheRAMMiB", "cacheReuse")),
     Row("CachedTooMuch", _cached_too_much, ("cacheRAMMiB",)),
+    Row("CanaryUnsteady", _unsteady, ()),
     Row("AboveRoofline", _above_roofline, ("gpuLayers", "cacheTypeK", "cacheTypeV")),
 )
 """Every check, first cause first. A test locks the order."""

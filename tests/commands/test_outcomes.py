@@ -62,6 +62,7 @@ def test_a_valid_manifest_is_said_to_be_valid_by_name(tmp_path, capsys):
 
 
 ARGS = "template__spec__containers__0__args"
+IMAGE = "template__spec__containers__0__image"
 
 
 def test_a_manifest_is_checked_down_to_the_flags_of_its_server(tmp_path, capsys):
@@ -69,9 +70,14 @@ def test_a_manifest_is_checked_down_to_the_flags_of_its_server(tmp_path, capsys)
     assert main(["validate", "-f", str(kept)]) == 0
     assert "--fork-flag is no flag of llama-server that slotune knows: it is kept" in capsys.readouterr().err
 
-    removed = manifest(tmp_path, model=False, **{ARGS: ["-m", "/models/f16.gguf", "--mlock"]})
-    assert main(["validate", "-f", str(removed)]) == 2
+    removed = {ARGS: ["-m", "/models/f16.gguf", "--mlock"]}
+    tagged = manifest(tmp_path, model=False, **removed, **{IMAGE: "ghcr.io/ggml-org/llama.cpp:server-b11434"})
+    assert main(["validate", "-f", str(tagged)]) == 2
     assert "use -lm mlock" in capsys.readouterr().err
+
+    silent = manifest(tmp_path, model=False, **removed, **{IMAGE: "ghcr.io/ggml-org/llama.cpp@sha256:0ab1"})
+    assert main(["validate", "-f", str(silent)]) == 0
+    assert "Nothing says which build of llama.cpp the image is of. --mlock is known up to" in capsys.readouterr().err
 
     router = manifest(tmp_path, model=False, **{ARGS: ["--models-dir", "/models"]})
     assert main(["validate", "-f", str(router)]) == 2

@@ -22,6 +22,7 @@ from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.pod_client import TrialFiles, measure_beside, measuring_limit_s, read_trial_files
 from slotune.tuning.trial_objects import trial_of
 from slotune.verdict.verdicts import Outcome
+from tests.sandbox.fake_nvml import FakeDevice, FakeNvml
 from tests.sandbox.trials import SPEC, trial
 from tests.tiny_models import write_tiny_model
 
@@ -101,6 +102,22 @@ async def test_prompts_are_read_from_the_mounted_key_and_never_shown(tmp_path):
     assert "secret words" not in text
     assert log.record is not None
     assert b"secret" not in gzip.decompress(log.record)
+
+
+@pytest.mark.engine
+async def test_a_throttled_gpu_makes_the_trial_invalid_where_the_pod_can_see_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(FakeDevice(reasons=0x48, temperature=91)))
+    # Seconds of load, so that the device is looked at.
+    files = read_trial_files(write_trial(tmp_path / "slotune", requestRate="5"))
+    async with server(tmp_path) as process:
+        measured = await measure_beside(files, process.base_url, lambda _: None)
+    result = measured.result
+    assert result.verdict.outcome is Outcome.INVALID
+    assert "device throttled: NVIDIA L4 was slowed by HwThermalSlowdown" in result.verdict.reason
+    assert result.device is not None
+    assert result.device.temperature_c is not None
+    assert result.device.temperature_c.most == 91
+    assert len(measured.runs) == 1, "what a slowed device spoils is not measured to its end"
 
 
 @pytest.mark.engine

@@ -69,6 +69,7 @@ _LEFT_OUT = (
     ("trace_hashes",),
     ("effective",),
     ("run_violation_shares",),
+    ("device",),
     ("slowest",),
     ("attribution",),
     ("latencies",),

@@ -18,6 +18,7 @@ from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.load.cache_facts import CacheFacts
 from slotune.load.device_facts import CLOCK_REASONS, DeviceFacts, Spread
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.quality.divergence import Divergence
@@ -125,6 +126,20 @@ def devices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[DeviceFacts]
     )
 
 
+def caches(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[CacheFacts]:
+    perhaps = st.none() | numbers
+    return st.builds(
+        CacheFacts,
+        **{field.name: perhaps for field in fields(CacheFacts)}
+        | {
+            "prefixes": counts,
+            "canaries": counts,
+            "foreign": counts,
+            "template_keeps_prefix": st.none() | st.booleans(),
+        },
+    )
+
+
 def with_the_reference_compared(result: TrialResult) -> TrialResult:
     return result if result.quality is None else replace(result, reference=result.quality.reference_digest)
 
@@ -172,6 +187,7 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
         run_violation_shares=st.lists(numbers, max_size=6).map(tuple),
         memory_bytes=st.none() | counts,
         compute_buffer_bytes=st.none() | counts,
+        cache=st.none() | caches(numbers),
         host_memory_peak_bytes=st.none() | counts,
         effective=st.dictionaries(st.sampled_from(["slots", "context", "build"]), st.just("4")).map(
             lambda pairs: tuple(sorted(pairs.items()))

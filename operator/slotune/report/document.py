@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
+from slotune.diagnose.cache import cache_shortfall
 from slotune.llama.candidate import Candidate
 from slotune.report.labels import candidate_label
 from slotune.report.plan import PlanRow
@@ -220,6 +221,7 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "attribution": _plain(result.attribution),
         "slowest": _plain(result.slowest),
         "probe": _plain(result.probe),
+        "cache": _cache(problem, result),
         "quality": _plain(result.quality),
         "reference": result.reference or None,
         "run_violation_shares": _plain(result.run_violation_shares),
@@ -232,6 +234,14 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "device": _plain(result.device),
         "findings": list(findings.get(key, ())),
     }
+
+
+def _cache(problem: Problem, result: TrialResult) -> dict[str, Any] | None:
+    """What was seen of the prompt cache, with the code of what was found (None: nothing, or no cause is known)."""
+    if result.cache is None:
+        return None
+    found = cache_shortfall(result, problem.models.get(result.trial.candidate.variant)) if problem.models else None
+    return {**_plain(result.cache), "finding": None if found is None else found.code}
 
 
 def _demand(problem: Problem) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from slotune.report.figures import count, duration, finite, percent, plural, price, rate, significant, size
+from slotune.report.cache import cache_lines
+from slotune.report.figures import count, duration, finite, percent, plural, price, rate, sentence, significant, size
 from slotune.search.decision import Decision
 from slotune.search.problem import Measurement, Problem
 from slotune.search.trial import Purpose, TrialResult
@@ -45,6 +46,8 @@ def how_measured(
     }
     if decision.choice is not None and decision.choice.result.memory_bytes is not None:
         facts["Memory"] = f"{size(decision.choice.result.memory_bytes)} for the winner, as its log states it."
+    if decision.choice is not None and (lines := cache_lines(problem, decision.choice.result)):
+        facts["Prompt cache"] = " ".join(sentence(line) for line in lines)
     if (build := _engine_build(results)) is not None:
         facts["Engine"] = f"llama.cpp, build {build}."
     facts.update(environment)

@@ -17,6 +17,7 @@ from slotune.load.summary import Attribution
 from slotune.report.answer import answer_of, owed_short
 from slotune.report.answers import answers_lines, winners_answers
 from slotune.report.bought import StepState, bought_steps, saved_phrase, state_phrase
+from slotune.report.cache import cache_lines
 from slotune.report.columns import Column, Columns, labelled, printable
 from slotune.report.command import command_text
 from slotune.report.figures import (
@@ -102,6 +103,8 @@ def ending_text(
             blocks.append(Text(command_text(flags, width=width), "cyan"))
     else:
         blocks.append(labelled("Why", _why_lines(problem, decision), width=width))
+    if decision.choice is not None and (lines := cache_lines(problem, decision.choice.result)):
+        blocks.append(labelled("Prompt cache", lines, width=width))
     if lines := answers_lines(problem, decision):
         blocks.append(labelled("Answers", lines, width=width))
     blocks.append(labelled("How sure", _sure_lines(problem, decision), width=width))
@@ -127,6 +130,8 @@ def bench_text(problem: Problem, result: TrialResult, *, findings: Findings, wid
     blocks.append(labelled("Requests", [_requests(result)], width=width))
     if where := [*_split("slowest 5 %", result.slowest), *_split("mean", result.attribution)]:
         blocks.append(labelled("Where the wait went", where, width=width))
+    if lines := cache_lines(problem, result):
+        blocks.append(labelled("Prompt cache", lines, width=width))
     if said := findings.get(row.key, ()):
         blocks.append(labelled("Findings", [sentence(words) for words in said], width=width))
     if result.warnings:

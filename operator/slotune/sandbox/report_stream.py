@@ -72,6 +72,7 @@ _LEFT_OUT = (
     ("device",),
     ("slowest",),
     ("attribution",),
+    ("cache",),
     ("latencies",),
     ("probe",),
 )

@@ -26,6 +26,7 @@ from slotune.report.redaction import said_in_public
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning import status_values as values
+from slotune.tuning.cache_status import cache_of, cache_status
 from slotune.tuning.device_status import device_of, device_status
 from slotune.tuning.trial_numbers import (
     attribution_of,
@@ -207,6 +208,7 @@ def completed_status(
         attribution=attribution_status(result.attribution),
         slowest=attribution_status(result.slowest),
         quality=quality_status(result),
+        cache=cache_status(result.cache),
         memory=memory_status(result),
         device=device_status(result.device),
         gpu_seconds=values.exact(result.gpu_seconds),
@@ -273,6 +275,7 @@ def result_of(trial: LlamaTrial) -> TrialResult | None:
         trace_hashes=status.trace_hashes,
         started_at=status.started_at or "",
         quality=quality_of(status.quality),
+        cache=cache_of(status.cache),
         reference="" if status.quality is None else status.quality.reference_digest,
         device=device_of(status.device),
     )

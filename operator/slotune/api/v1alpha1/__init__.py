@@ -51,6 +51,7 @@ from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise
 from slotune.api.v1alpha1.trial_status import (
     LlamaTrialStatus,
     TrialAttribution,
+    TrialCache,
     TrialDevice,
     TrialFailure,
     TrialLatencies,
@@ -155,6 +156,7 @@ __all__ = [
     "Toleration",
     "Trace",
     "TrialAttribution",
+    "TrialCache",
     "TrialDevice",
     "TrialFailure",
     "TrialLatencies",

@@ -18,6 +18,7 @@ from slotune.api.v1alpha1.meta import CommonStatus
 __all__ = [
     "LlamaTrialStatus",
     "TrialAttribution",
+    "TrialCache",
     "TrialDevice",
     "TrialFailure",
     "TrialLatencies",
@@ -232,6 +233,39 @@ class TrialDevice(StatusModel):
     """Most memory that these held."""
 
 
+class TrialCache(StatusModel):
+    """The prompt cache: what it served, what it could have served, and whose it was. Shares lie in 0..1."""
+
+    theoretical_reuse: Number | None = None
+    """Share of prompt tokens that a cache which forgets nothing would have served."""
+    measured_reuse: Number | None = None
+    """Share that came from the cache."""
+    slots_reuse: Number | None = None
+    """Share that the slots alone could serve at best."""
+    prefixes: Count = 0
+    """Different beginnings that arrived and can be shared."""
+    prefix_share: Number | None = None
+    """Of prompts that could reuse anything: the part of a prompt."""
+    template_keeps_prefix: bool | None = None
+    """Whether the chat template leaves alike what is alike."""
+    cold_ttft_seconds: Annotated[Number | None, Field(alias="coldTTFTSeconds")] = None
+    """Median TTFT of a prompt alone on the server of which nothing is cached."""
+    cold_reuse: Number | None = None
+    """Share of such prompts that came from the cache all the same."""
+    warm_ttft_seconds: Annotated[Number | None, Field(alias="warmTTFTSeconds")] = None
+    """Median TTFT of a prompt alone on the server whose prefix was just read."""
+    warm_reuse: Number | None = None
+    """Share of such prompts that came from the cache."""
+    canaries: Count = 0
+    """Answers to canary prompts that were compared."""
+    foreign: Count = 0
+    """Of these, answers given from another prompt's context."""
+    canary_noise: Number | None = None
+    """Nats: most that two answers to one canary differed without any cache."""
+    canary_divergence: Number | None = None
+    """Nats: most that an answer to a canary differed from its first one."""
+
+
 class LlamaTrialStatus(CommonStatus):
     """What came of the trial."""
 
@@ -262,6 +296,8 @@ class LlamaTrialStatus(CommonStatus):
     """The same over the slowest 5 % of requests: what p95 TTFT is made of."""
     quality: TrialQuality | None = None
     """How far the answers lie from the reference's."""
+    cache: TrialCache | None = None
+    """What the prompt cache served."""
     memory: TrialMemory | None = None
     """Memory that the server used."""
     device: TrialDevice | None = None

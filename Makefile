@@ -95,9 +95,10 @@ COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-ha
 .PHONY: lock
 lock: ## Pin every dependency again, with hashes (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
-	@$(COMPILE) pyproject.toml requirements/build.in --extra engine --extra operator --group dev --output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml requirements/build.in --extra engine --extra nvidia --extra operator --group dev --output-file requirements/dev.txt
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.txt --output-file requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra engine --constraint requirements/dev.txt --output-file requirements/engine.txt
+	@$(COMPILE) pyproject.toml --extra nvidia --constraint requirements/dev.txt --output-file requirements/nvidia.txt
 	@$(COMPILE) pyproject.toml --extra operator --constraint requirements/dev.txt --output-file requirements/operator.txt
 	@$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 	@$(COMPILE) requirements/demo-model.in --no-deps --output-file requirements/demo-model.txt

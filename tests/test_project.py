@@ -95,10 +95,12 @@ def test_a_lock_file_names_no_index_and_no_address(lock: str) -> None:
 def test_the_locks_hold_what_the_project_declares() -> None:
     run_time = PYPROJECT["project"]["dependencies"]
     engine = PYPROJECT["project"]["optional-dependencies"]["engine"]
+    nvidia = PYPROJECT["project"]["optional-dependencies"]["nvidia"]
     development = PYPROJECT["dependency-groups"]["dev"]
     assert unmet(run_time, "runtime") == []
     assert unmet([*run_time, *engine], "engine") == []
-    assert unmet([*run_time, *engine, *development], "dev") == []
+    assert unmet([*run_time, *nvidia], "nvidia") == []
+    assert unmet([*run_time, *engine, *nvidia, *development], "dev") == []
 
 
 def test_the_build_is_pinned_as_it_is_declared() -> None:
@@ -108,7 +110,9 @@ def test_the_build_is_pinned_as_it_is_declared() -> None:
     assert unmet([line for line in source if not line.startswith("#")], "build") == []
 
 
-@pytest.mark.parametrize(("smaller", "larger"), [("runtime", "engine"), ("engine", "dev"), ("build", "dev")])
+@pytest.mark.parametrize(
+    ("smaller", "larger"), [("runtime", "engine"), *((lock, "dev") for lock in ("engine", "build", "nvidia"))]
+)
 def test_one_lock_never_contradicts_another(smaller: str, larger: str) -> None:
     inner, outer = versions(smaller), versions(larger)
     assert {name: held for name, held in inner.items() if outer.get(name) != held} == {}
@@ -117,7 +121,7 @@ def test_one_lock_never_contradicts_another(smaller: str, larger: str) -> None:
 def test_every_run_time_dependency_has_known_terms_on_record() -> None:
     page = (ROOT / "docs" / "licences.md").read_text()
     recorded = dict(re.findall(r"^\| ([a-z0-9-]+) \| (.+) \|$", page, re.MULTILINE))
-    needed = {*versions("engine"), *versions("operator")} - {"colorama"}  # Windows only
+    needed = {*versions("engine"), *versions("nvidia"), *versions("operator")} - {"colorama"}  # Windows only
     assert set(recorded) == needed, "run `make licences`"
     terms = {name: set(re.split(r"[() ]+|AND|OR", licence)) - {""} for name, licence in recorded.items()}
     assert {name: unknown for name, held in terms.items() if (unknown := held - LICENCE_TERMS)} == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-LOCKS = [ROOT / "requirements" / f"{name}.txt" for name in ("engine", "operator")]
+LOCKS = [ROOT / "requirements" / f"{name}.txt" for name in ("engine", "nvidia", "operator")]
 BEGIN, END = "<!-- table: make licences -->", "<!-- end of table -->"
 
 SPELLINGS = {
@@ -27,6 +27,7 @@ SPELLINGS = {
 SPDX = r"IDENTIFIER( (AND|OR) IDENTIFIER)*".replace("IDENTIFIER", r"(MIT|ISC|[A-Za-z0-9]+(-[A-Za-z0-9.]+)+)")
 
 READ_BY_HAND = {
+    "nvidia-ml-py": "BSD-3-Clause",  # the field says BSD; its file has three clauses
     "uvloop": "Apache-2.0 OR MIT",  # a classifier each, and both licence files
     "scipy": "BSD-3-Clause",  # the field holds the whole text
 }

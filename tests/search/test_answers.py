@@ -289,6 +289,35 @@ def test_other_limits_need_no_new_comparison():
     assert [balanced.key(r.trial) for r in seen] == [strict.key(r.trial) for r in seen]
 
 
+def test_load_that_was_measured_while_nobody_looked_wins_only_once_the_answers_hold():
+    off = problem([TODAY, SMALL], replicas_today=6)
+    world = World({TODAY: 1.0, SMALL: 6.0})
+    before, seen = live(off, world)
+    assert before.choice is not None
+    assert before.choice.candidate == SMALL
+    asked = replace(off, quality=QUALITY)
+    decision, results = live(replace(asked, budget=Budget(1e9, trials=len(seen))), world, results=seen)
+    assert results == seen
+    assert decision.kind is DecisionKind.BUDGET_EXHAUSTED
+    assert decision.choice is None or decision.choice.candidate == TODAY
+    decision, results = live(asked, world, results=seen)
+    assert [r.trial.purpose for r in results[len(seen) :]] == [Purpose.REFERENCE, Purpose.QUALITY, Purpose.QUALITY]
+    assert decision.choice is not None
+    assert decision.choice.candidate == SMALL
+
+
+def test_faults_with_a_reference_of_before_do_not_count_with_another_one():
+    space = problem([TODAY, SMALL], quality=QUALITY)
+    look = looked_at(space, pair_of(SMALL), 0.0)
+    faulty = replace(look, quality=None, verdict=Verdict(Outcome.INVALID, "unreachable", "ServerUnreachable", 0.95))
+    seen = [recorded(space), looked_at(space, pair_of(TODAY), 0.0), faulty]
+    anew = [recorded(space, "another", attempt=2), looked_at(space, pair_of(TODAY), 0.0, "another"), faulty]
+    assert Answers.from_results(space, judged(space, [*seen, faulty])).of(SMALL).state is PairState.UNDECIDED
+    assert Answers.from_results(space, judged(space, [*seen, *anew])).of(SMALL).state is PairState.OPEN
+    third = [recorded(space, "a third", attempt=3), looked_at(space, pair_of(TODAY), 0.0, "a third")]
+    assert Answers.from_results(space, judged(space, [*seen, *anew, *third])).of(SMALL).state is PairState.OPEN
+
+
 def test_judging_twice_is_judging_once():
     space = problem([TODAY, SMALL], quality=QUALITY)
     seen = [recorded(space), looked_at(space, pair_of(TODAY), 0.0), looked_at(space, pair_of(SMALL), BROKEN)]

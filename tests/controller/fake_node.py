@@ -74,6 +74,8 @@ class FakeNode:
     """As of a trial, or server image pull: only llama-server's own image can't be had."""
     build: int = 11549
     """What llama-server says of itself."""
+    image_id: str = ""
+    """Of llama-server's image, as kubelet names it; empty: it says none."""
     refused: str = ""
     """Why the API server takes no pod of a Job; empty: it takes them."""
     deploys_s: float = 20.0
@@ -288,6 +290,8 @@ class FakeNode:
         uid, made = job["metadata"]["uid"], job["metadata"]["creationTimestamp"]
         made = _stamp(self._placed[uid]) if uid in self._placed else made
         placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": made}
+        for one in [status for statuses in more.values() for status in statuses] if self.image_id else []:
+            one["imageID"] = self.image_id
         status = {"phase": phase, "startTime": made, "conditions": [placed, *conditions], **more}
         spec = {"nodeName": "node-1"}
         self.cluster.change(POD, job["metadata"]["namespace"], pod, spec=spec, status=status)

@@ -533,7 +533,7 @@ def test_the_newest_pod_of_a_job_that_was_suspended_is_the_one_that_counts():
 
 def test_the_order_of_the_gates_is_fixed():
     assert [gate.__name__ for gate in GATES] == [
-        "_measured", "held_back", "disrupted", "refused_by_its_node", "deleted", "_out_of_time",
+        "_of_another_image", "_measured", "held_back", "disrupted", "refused_by_its_node", "deleted", "_out_of_time",
         "_server_failed", "init_container_failed", "_client_failed", "job_failed", "_fell_back",
     ]  # fmt: skip
 
@@ -587,3 +587,17 @@ def test_the_last_words_of_a_server_that_has_just_ended_are_waited_for():
     assert waiting.reason == "Restarting"
     later = judge(crashing(1, began=3, finished=1), logs={OLD_HEAD: "error: invalid argument: --nope\n"})
     assert result(later).failure is FailureClass.BAD_FLAG
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["while it runs", "after it was measured"])
+def test_a_server_of_another_image_ends_the_trial_whatever_it_measured(done):
+    was = "docker.io/library/llama.cpp@sha256:aaaa"
+    logs = {CLIENT_END: WHOLE} if done else {}
+    judgement = judge(DONE if done else pod(), logs=logs, image_id=was)
+    assert isinstance(judgement, Ended)
+    assert judgement.result.verdict.outcome is Outcome.INVALID
+    assert judgement.result.verdict.code == "ImageMoved"
+    assert "sha256:bbbb" in judgement.result.verdict.reason
+    assert "sha256:aaaa" in judgement.result.verdict.reason
+    same = judge(DONE if done else pod(), logs=logs, image_id="docker.io/library/llama.cpp@sha256:bbbb")
+    assert isinstance(same, Ended) is done

@@ -71,7 +71,7 @@ class Observer:
         self._cluster, self._store, self._settings = cluster, store, settings
         self._reader = RolloutReader(cluster, store, clock)
         self._names = Names(cluster)
-        self._surveyed: OrderedDict[str, Surveyed] = OrderedDict()
+        self._surveyed: OrderedDict[tuple[str, str], Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
         self._patched: dict[str, str] = {}
@@ -138,7 +138,7 @@ class Observer:
         understood = observed.understood
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
-        trials = await self._trials_of(references, space.contexts, hardware, now)
+        trials = await self._trials_of(references, space.contexts, hardware, now, understood.surveyed.image_id)
         observed = self._with_retuning(replace(observed, trials=trials), understood)
         return await self._with_rollout(observed, understood)
 
@@ -149,7 +149,12 @@ class Observer:
         return References(raw, deployment, status, invalid)
 
     async def _trials_of(
-        self, references: References, contexts: Collection[str], hardware: Mapping[str, bool], now: datetime
+        self,
+        references: References,
+        contexts: Collection[str],
+        hardware: Mapping[str, bool],
+        now: datetime,
+        image_id: str = "",
     ) -> Trials:
         return await gather_trials(
             references,
@@ -160,6 +165,7 @@ class Observer:
             started=self._started,
             read=self._read_trial,
             now=now,
+            image_id=image_id,
         )
 
     async def _with_serving(self, observed: Observed) -> Observed:
@@ -188,14 +194,16 @@ class Observer:
 
     async def _with_survey(self, observed: Observed) -> Observed:
         digest = survey_digest(observed.references)
-        known = self._surveyed.get(digest)
+        # Of another LlamaDeployment an equal path may be a file of another volume, and the image one of another day.
+        whose = (str(observed.references.raw["metadata"]["uid"]), digest)
+        known = self._surveyed.get(whose)
         survey = await look_at_survey(
             observed.references, digest, self._store, self._cluster, known=known, now=observed.now
         )
         if survey.surveyed is None:
             return replace(observed, survey=survey, understood=refused_unseen(observed.references))
         if survey.surveyed.build is not None:  # else the first trial may say it, and then another look finds it
-            self._surveyed[digest] = survey.surveyed
+            self._surveyed[whose] = survey.surveyed
         while len(self._surveyed) > REMEMBERED:
             self._surveyed.popitem(last=False)
         return replace(observed, survey=survey, understood=understand(observed.references, survey.surveyed))

@@ -1,6 +1,6 @@
 """Looks at what is known of the weights: kept facts, or where the survey stands that finds them.
 
-Facts are kept in a ConfigMap that is named after what was looked at, so they are found once for every pod template, by
+Facts are kept in a ConfigMap that is named after what was looked at, so they are found once for each pod template, by
 whichever process.
 """
 
@@ -74,6 +74,8 @@ def facts_config_map(references: References, survey: Survey, surveyed: Surveyed)
     data = {_KEY: _FACTS.dump_json(dict(surveyed.models)).decode()}
     if surveyed.build is not None:
         data["build"] = str(surveyed.build)
+    if surveyed.image_id:
+        data["imageID"] = surveyed.image_id
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -95,4 +97,4 @@ def _surveyed(config_map: Object) -> Surveyed | None:
     except ValidationError:
         return None
     build = data.get("build", "")
-    return Surveyed(models, int(build) if build.isdigit() else None)
+    return Surveyed(models, int(build) if build.isdigit() else None, data.get("imageID", ""))

@@ -85,7 +85,7 @@ def _judge(draft: Draft, observed: Observed, look: Survey) -> None:
                 draft.do(end)
                 return
             models = {name: one for name, one in found.models.items() if isinstance(one, ModelFacts)}
-            surveyed = Surveyed(models, found.build)
+            surveyed = Surveyed(models, found.build, found.image_id)
             draft.do(Apply(facts_config_map(observed.references, look, surveyed), SANDBOX_MANAGER))
             draft.set(failures=None)
             draft.working(Reason.PROGRESSING, "The weights files were looked at.")

@@ -22,6 +22,7 @@ from slotune.load.demand import Demand
 from slotune.load.jsonl import InputFileError
 from slotune.load.lengths import DemandError
 from slotune.rollout.facts import CANDIDATE_ANNOTATION
+from slotune.sandbox.image_identity import digest_of_image
 from slotune.sandbox.server_environment import server_environment
 from slotune.search.problem import Problem
 from slotune.tuning.baseline import Baseline, baseline_of
@@ -47,6 +48,8 @@ class Surveyed:
     models: Mapping[str, ModelFacts]
     build: int | None = None
     """Build number of llama.cpp in the image; None when it did not say."""
+    image_id: str = ""
+    """The image that was there, as kubelet names it; empty when none was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,9 @@ def understand(references: References, surveyed: Surveyed) -> Understood | NotUn
     pod = pod_digest(template, manifests.container.name, manifests.gpu_classes)
     epoch = references.status.search_epoch
     environment = _environment(manifests, template)
-    engine = digest_of([manifests.container.image, surveyed.build, pod, environment, references.rerun, epoch])
+    image = digest_of_image(surveyed.image_id)
+    identity = [manifests.container.image, surveyed.build, pod, environment, references.rerun, epoch]
+    engine = digest_of([*identity, image] if image else identity)
     rolled_out = _rolled_out(references)
     try:
         reading = reading_of(

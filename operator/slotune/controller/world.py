@@ -6,7 +6,7 @@ two every ten minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,6 +24,7 @@ from slotune.controller.pod_logs import read_events, read_logs
 from slotune.controller.references import References
 from slotune.controller.store import Store, key_of, labels_of
 from slotune.llama.log_lines import LogFacts
+from slotune.sandbox.image_identity import digest_of_image
 from slotune.sandbox.judgement import Waiting
 from slotune.sandbox.pod_facts import JobFacts, PodFacts, newest_pod
 from slotune.sandbox.pod_outcome import judge_pod, needed_logs
@@ -63,6 +64,7 @@ async def gather_trials(
     started: MutableMapping[str, LogFacts],
     read: ReadTrial,
     now: datetime,
+    image_id: str = "",
 ) -> Trials:
     """Read the trials, and what became of those under way.
 
@@ -76,6 +78,7 @@ async def gather_trials(
             take it away before a trial ends.
         read: makes the model of a LlamaTrial; None where another version of slotune has made it.
         now: with time zone.
+        image_id: of the image that the survey saw. Where it saw none, that of the first trial that has ended counts.
     """
     namespace, name = references.key
     live = [raw for raw in store.owned(LLAMA_TRIAL, namespace, name) if _is_live(raw, store)]
@@ -83,12 +86,6 @@ async def gather_trials(
     readable = {key_of(raw) for raw, _ in own}
     known = {key_of(raw): (raw, trial) for raw, trial in own}
     ended = [(raw, trial) for raw, trial in own if _is_complete(trial)]
-    flights = []
-    for raw, pending in own:
-        if not _is_complete(pending):
-            flights.append(
-                await _flight(references, raw, pending, store, cluster, hardware=hardware, started=started, now=now)
-            )
     others = [
         found
         for context in sorted(contexts)
@@ -96,6 +93,22 @@ async def gather_trials(
         if (found := known.get(key_of(raw)) or _other(raw, store, read)) and _is_complete(found[1])
     ]
     finished = sorted((trial for _, trial in others), key=_when_ended)
+    flights = []
+    for raw, pending in own:
+        if not _is_complete(pending):
+            flights.append(
+                await _flight(
+                    references,
+                    raw,
+                    pending,
+                    store,
+                    cluster,
+                    hardware=hardware,
+                    started=started,
+                    now=now,
+                    image_id=image_id or _first_image(finished),
+                )
+            )
     uids = {trial.metadata.name: raw["metadata"]["uid"] for raw, trial in ended}
     return Trials(
         finished=tuple(finished),
@@ -160,6 +173,12 @@ def _is_complete(trial: LlamaTrial) -> bool:
     return trial.status is not None and trial.status.phase == "Complete"
 
 
+def _first_image(finished: Sequence[LlamaTrial]) -> str:
+    """Of the first trial whose pod said which image it ran."""
+    said = (one.status.environment for one in finished if one.status is not None and one.status.environment is not None)
+    return next((one.image for one in said if one.image and digest_of_image(one.image)), "")
+
+
 def _when_ended(trial: LlamaTrial) -> tuple[str, str]:
     assert trial.status is not None
     return trial.status.completed_at or "", trial.metadata.name
@@ -180,6 +199,7 @@ async def _flight(
     hardware: Mapping[str, bool],
     started: MutableMapping[str, LogFacts],
     now: datetime,
+    image_id: str,
 ) -> Flight:
     namespace, name = key_of(raw)
     found = store.get(JOB, namespace, name)
@@ -207,6 +227,7 @@ async def _flight(
         now=now,
         events=await read_events(cluster, namespace, name, pod),
         earlier=earlier,
+        image_id=image_id,
     )
     if pod is not None and isinstance(judgement, Waiting) and judgement.server is not None:
         started[pod.uid] = judgement.server

@@ -114,6 +114,8 @@ class Case(PodCase):
     startup_timeout_s: float
     earlier: LogFacts | None = None
     """Of how the server came up, read before."""
+    image_id: str = ""
+    """Of the image that the search is about."""
 
     @cached_property
     def server(self) -> ContainerFacts | None:

@@ -15,6 +15,7 @@ from typing import Final
 from slotune.llama.effective import Mismatch, check_log, with_log
 from slotune.llama.failures import Failure, classify_failure
 from slotune.llama.log_lines import LogFacts
+from slotune.sandbox.image_identity import digest_of_image, is_another_image
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Logs, Retry, Waiting
 from slotune.sandbox.measurement import out_of_time
 from slotune.sandbox.outcomes import LOG_TAIL_LINES, failed, invalid, mismatched, not_measured
@@ -59,6 +60,7 @@ def judge_pod(
     now: datetime,
     events: Sequence[EventFacts] = (),
     earlier: LogFacts | None = None,
+    image_id: str = "",
 ) -> Judgement:
     """Say where a trial stands whose Job was made.
 
@@ -74,6 +76,7 @@ def judge_pod(
         now: aware of its time zone.
         events: of the Job and the pod; without them a refused pod shows only when the waiting is over.
         earlier: the server's facts from an earlier :class:`Waiting`: its log may have been rotated since.
+        image_id: of the image that the search is about, as kubelet named it; empty when that is not known.
     """
     if job is None:
         return Retry("JobLost", "the trial's Job was deleted while it ran")
@@ -91,12 +94,25 @@ def judge_pod(
         startup_timeout_s=startup_timeout_s,
         now=now,
         earlier=earlier,
+        image_id=image_id,
     )
     for gate in GATES:
         judgement = gate(case)
         if judgement is not None:
             return judgement
     return waiting_for(case)
+
+
+def _of_another_image(case: Case) -> Judgement | None:
+    """Two programs are not compared. It shows as soon as the server has started: nothing is measured in vain."""
+    if case.server is None or not is_another_image(case.image_id, case.server.image_id):
+        return None
+    was, now = (digest_of_image(one)[:LINE] for one in (case.image_id, case.server.image_id))
+    sentence = (
+        f"image {case.server.image} is another one by now: {now}, and the search began with {was}. Name it by its "
+        "digest (IMAGE@sha256:…) in the pod template, or have the search begin anew with spec.rerun"
+    )
+    return _ended(case, invalid(_base(case), "ImageMoved", sentence))
 
 
 def _measured(case: Case) -> Judgement | None:
@@ -170,6 +186,7 @@ def _fell_back(case: Case) -> Judgement | None:
 
 
 GATES: Final[tuple[Callable[[Case], Judgement | None], ...]] = (
+    _of_another_image,
     _measured,
     held_back,
     disrupted,

@@ -17,26 +17,27 @@ from slotune.api.v1alpha1.slo import SLO
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Arrivals, Demand
 from slotune.load.estimates import demand_identity
-from slotune.quality.limits import PRESETS, Limits, QualitySettings
+from slotune.quality.limits import Limits, QualitySettings, limits_of
 from slotune.search.problem import QualityQuestion
 
-__all__ = ["limits_of", "quality_question"]
+__all__ = ["quality_question"]
 
 FORMAT = 1
 """Part of the digest: comparisons of a slotune that compared differently are not reused."""
 
 
-def limits_of(slo: SLO) -> Limits | None:
+def _limits_of(slo: SLO) -> Limits | None:
     """The limits that ``slo`` sets; None when nobody looks at answers."""
-    stated = slo.quality_limits
-    if stated is not None:
-        field = "spec.slo.qualityLimits"
-        return Limits(
-            "Custom",
-            mean_kld_max=float(parse_decimal(stated.mean_kld, f"{field}.meanKLD")),
-            top1_min=float(parse_decimal(stated.top1_percent, f"{field}.top1Percent")) / 100,
-        )
-    return None if slo.quality is None else PRESETS.get(slo.quality)
+    if slo.quality is None:
+        return None
+    stated, field = slo.quality_limits, "spec.slo.qualityLimits"
+    if stated is None:
+        return limits_of(slo.quality)
+    return limits_of(
+        slo.quality,
+        mean_kld_max=float(parse_decimal(stated.mean_kld, f"{field}.meanKLD")),
+        top1_min=float(parse_decimal(stated.top1_percent, f"{field}.top1Percent")) / 100,
+    )
 
 
 def quality_question(
@@ -46,7 +47,7 @@ def quality_question(
 
     The reference is the model that is marked, else the one with the most bits per weight (of equals the first).
     """
-    limits = limits_of(manifests.deployment.spec.slo)
+    limits = _limits_of(manifests.deployment.spec.slo)
     if limits is None:
         return None
     listed = [model for model in manifests.deployment.spec.models if model.name in models]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from slotune.llama.candidate import Candidate
 from slotune.quality.divergence import Divergence
+from slotune.search.drift import without_drifted
 from slotune.search.pairs import (
     Pair,
     comparison_candidate,
@@ -63,13 +64,14 @@ class PairStanding:
 
 
 def judged(problem: Problem, results: Iterable[TrialResult]) -> list[TrialResult]:
-    """``results`` with the verdict of every comparison formed anew, by the limits and the noise floor of ``problem``.
+    """``results`` with every verdict formed anew that more than its own trial decides.
 
-    Done twice it changes nothing.
+    That of a comparison, by the limits and the noise floor of ``problem``; and that of a load trial during which the
+    machine changed, as the next look at it shows. Done twice it changes nothing.
     """
     formed = []
     floors: dict[str, Divergence] = {}
-    for result in results:
+    for result in without_drifted(problem, tuple(results)):
         measured = result.quality
         if problem.quality is None or measured is None or result.trial.purpose is not Purpose.QUALITY:
             formed.append(result)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search.answers import Answers
-from slotune.search.drift import drifted_trials
+from slotune.search.drift import without_drifted
 from slotune.search.problem import Problem, Pruned
 from slotune.search.standing import Standing, same_rate
 from slotune.search.trial import Purpose, TrialResult
@@ -37,19 +37,18 @@ class Knowledge:
     since_sentinel: int = 0
     """Trials since the machine was last seen undrifted."""
     sentinels_failed: int = 0
-    """Sentinels in a row that brought no probe."""
+    """Sentinels in a row that brought no probe, or one of a device at fault."""
     all_invalid: bool = False
 
     @classmethod
     def from_results(cls, problem: Problem, results: Sequence[TrialResult]) -> Knowledge:
         """Fold ``results`` in the order in which they were measured."""
         knowledge = cls({}, Answers.from_results(problem, results))
-        drifted = drifted_trials(problem, results)
         faulty = 0
-        for index, result in enumerate(results):
+        for result in without_drifted(problem, results):
             knowledge.trials += 1
             knowledge.gpu_seconds += result.gpu_seconds
-            at_fault = index in drifted or result.verdict.outcome is Outcome.INVALID
+            at_fault = result.verdict.outcome is Outcome.INVALID
             if not at_fault:
                 knowledge.sound.append(result)
             if result.trial.purpose is Purpose.SENTINEL:
@@ -83,7 +82,7 @@ class Knowledge:
         )
 
     def _look_at_machine(self, sentinel: TrialResult) -> None:
-        if sentinel.probe is None:
+        if sentinel.probe is None or sentinel.verdict.outcome is Outcome.INVALID:
             self.sentinels_failed += 1
         else:
             self.since_sentinel = self.sentinels_failed = 0

@@ -7,7 +7,9 @@ from decimal import Decimal
 
 from slotune.search.answers import Answers, PairState
 from slotune.search.decision import Choice, PairFinding, Rejection
+from slotune.search.drift import MACHINE_DRIFTED, crept
 from slotune.search.evidence import Evidence
+from slotune.search.knowledge import ATTEMPTS
 from slotune.search.pairs import gated_pairs, pair_of, reference_pair
 from slotune.search.problem import Problem
 from slotune.search.rates import must_hold_half
@@ -69,6 +71,7 @@ def not_proved(
         sentences.append(f"what is undecided ({who}, or fewer replicas) might save {gap:,.2f} {currency} a month")
     if evidence.knowledge.sentinels_failed:
         sentences.append("whether the machine kept its speed could not be looked at again")
+    sentences.extend(_moved_machine(evidence))
     if choice is not None and choice.result.trial.seed_block == 0:
         sentences.append("the answer was measured once and not confirmed on a fresh start")
     sentences.extend(_answers_not_proved(evidence, choice))
@@ -78,6 +81,21 @@ def not_proved(
             f"a production decision deserves {100 * PRODUCTION_CONFIDENCE:.3g} %"
         )
     return tuple(sentences)
+
+
+def _moved_machine(evidence: Evidence) -> Iterator[str]:
+    """What a machine that did not hold still cost, or may have hidden."""
+    drifted = [result for result in evidence.results if result.verdict.code == MACHINE_DRIFTED]
+    given_up = sum(result.trial.attempt >= ATTEMPTS for result in drifted)
+    if given_up:
+        measured = "1 measurement was" if given_up == 1 else f"{given_up} measurements were"
+        yield (
+            f"{measured} given up because the machine changed a second time meanwhile: measure where nothing else "
+            "runs, and where it stays cool"
+        )
+    moved = crept(evidence.problem, evidence.results)
+    if moved is not None and not drifted and moved.size > evidence.problem.measurement.drift_limit:
+        yield f"the machine crept while it was measured: {moved} from the first look at the idle baseline to the last"
 
 
 def _answers_not_proved(evidence: Evidence, choice: Choice | None) -> Iterator[str]:

@@ -99,7 +99,7 @@ class CacheLook:
         """At the end, only where less was reused than could be: ask for what the template does."""
         facts = self.facts()
         if self._slots and facts is not None and (facts.effectiveness or 1.0) < EFFECTIVE:
-            self._template_keeps = await self._template_keeps_prefix()
+            self._template_keeps = await self.template_keeps_prefix()
 
     def facts(self) -> CacheFacts | None:
         """What was seen; None where nothing is shared and no cache was asked."""
@@ -134,7 +134,7 @@ class CacheLook:
         bodies = Bodies(self._demand, seed=seed, vocabulary=self._vocabulary)
         return [bodies.prefix_ids(group) for group in range(min(2, synthetic.prefix_groups))]
 
-    async def _template_keeps_prefix(self) -> bool | None:
+    async def template_keeps_prefix(self) -> bool | None:
         """Whether two chats that begin alike still do behind the server's template; None where that can't be said."""
         beginnings = Beginnings(self._demand.prompts)
         if beginnings.closest is None:

@@ -97,7 +97,9 @@ class Life:
     _late: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.observer = Observer(self.cluster, self.store, self.settings, self.clock)
+        self.observer = Observer(
+            self.cluster, self.store, self.settings, self.clock, lambda key: self.wakes.wake([key])
+        )
         self.observer._reader = self.reader  # type: ignore[assignment]  # the real one asks servers over the network
         self.hands = Hands(self.cluster, self.store, self.settings.max_trials)
         self.reconciler = Reconciler(

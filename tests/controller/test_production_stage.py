@@ -3,6 +3,8 @@ for it pays nothing."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from datetime import datetime
 from typing import Any
 
@@ -208,3 +210,46 @@ async def test_a_fleet_that_is_suspended_and_watched_costs_one_write_in_ten_minu
     assert {one.verb for one in simulation.cluster.requests[mark:]} == {"apply"}
     assert len(simulation.cluster.requests) - mark <= 7 * len(names)
     assert prometheus.asked >= 50 * len(names)
+
+
+class Silent:
+    """Never answers, until it is told to."""
+
+    def __init__(self) -> None:
+        self.answers, self.asked = asyncio.Event(), 0
+
+    async def scalar(self, query: str, at: datetime) -> Reading:
+        self.asked += 1
+        await self.answers.wait()
+        return Value(0.71 if query == "ttft" else 30.0)
+
+
+async def test_a_prometheus_that_never_answers_holds_up_nobody_and_is_heard_when_it_does(monkeypatch):
+    silent = Silent()
+
+    async def reader(*_: Any) -> Silent:
+        return silent
+
+    monkeypatch.setattr(observe, "prometheus_reader", reader)
+    names = [f"quiet-{number}" for number in range(40)]
+    simulation = simulated(target(), targeting(suspend=True))
+    for name in names:  # each with a target of its own
+        simulation.apply(target(name), targeting(name, target=name, **WATCHED, suspend=True))
+    life = await simulation.alive()
+    began = time.monotonic()
+    looks = [asyncio.create_task(life.reconciler.reconcile((NAMESPACE, name))) for name in names]
+    await asyncio.sleep(0)
+    await life.reconciler.reconcile((NAMESPACE, "chat"))
+    assert time.monotonic() - began < 5
+    assert simulation.status()["phase"] == "Suspended"
+    waits = await asyncio.gather(*looks)
+    assert min(waits) >= 60
+    assert silent.asked == len(names)
+    assert not said(simulation, names[0])
+    event = life.wakes.begin((NAMESPACE, names[0]))
+    await life.reconciler.reconcile((NAMESPACE, names[0]))
+    assert silent.asked == len(names)
+    silent.answers.set()
+    await asyncio.wait_for(event.wait(), 10)
+    await life.reconciler.reconcile((NAMESPACE, names[0]))
+    assert "production p95 TTFT 0.71 s" in said(simulation, names[0])

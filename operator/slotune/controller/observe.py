@@ -30,6 +30,7 @@ from slotune.controller.kinds import (
 from slotune.controller.listening import Listening, listening_of
 from slotune.controller.merged_template import lost_names, with_merged_template
 from slotune.controller.observed import Observed
+from slotune.controller.production_looks import ProductionLooks
 from slotune.controller.production_stage import production_of
 from slotune.controller.references import References, gather_references, parse, rival_of
 from slotune.controller.release import restore_production
@@ -40,10 +41,11 @@ from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, st
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key, Store, labels_of
 from slotune.controller.survey_look import look_at_survey
+from slotune.controller.turns import aside
 from slotune.controller.understanding import Surveyed, Understood, refused_unseen, survey_digest, understand
 from slotune.controller.world import Trials, gather_trials, read_trial, running_trials
 from slotune.llama.log_lines import LogFacts
-from slotune.production.looks import take_look
+from slotune.production.looks import Look, take_look
 from slotune.production.queries import Pods, queries_for
 from slotune.production.watch import next_look, observe
 from slotune.rollout.facts import Capacity, Conflict, Readings
@@ -67,10 +69,18 @@ REMEMBERED = 256
 class Observer:
     """Reads for plans. What it remembers are answers that can't change, and can be lost."""
 
-    def __init__(self, cluster: Cluster, store: Store, settings: Settings, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        settings: Settings,
+        clock: Callable[[], datetime],
+        wake: Callable[[Key], None] = lambda _: None,
+    ) -> None:
         self._cluster, self._store, self._settings = cluster, store, settings
         self._reader = RolloutReader(cluster, store, clock)
         self._names = Names(cluster)
+        self._looks = ProductionLooks(wake)
         self._surveyed: OrderedDict[tuple[str, str], Surveyed] = OrderedDict()
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
@@ -283,9 +293,14 @@ class Observer:
         interval_s = float(parse_duration(prometheus.interval))
         if next_look(watched, interval_s, now=observed.now) > observed.now:
             return replace(observed, watched=watched)
-        reader = await prometheus_reader(deployment, self._cluster, namespace)
-        pods = Pods(namespace, serving["metadata"]["name"])
-        look = await take_look(reader, queries_for(prometheus, pods), observed.now)
+        queries, now = queries_for(prometheus, Pods(namespace, serving["metadata"]["name"])), observed.now
+
+        async def ask() -> Look:
+            return await take_look(await prometheus_reader(deployment, self._cluster, namespace), queries, now)
+
+        look = await self._looks.take(uid, observed.references.key, ask)
+        if look is None:
+            return replace(observed, watched=watched, is_asking=True)
         self._watched[uid] = observe(look, deployment.spec.slo, watched, now=observed.now, interval_s=interval_s)
         return replace(observed, production=look, watched=watched)
 
@@ -298,16 +313,17 @@ class Observer:
         prometheus = None
         if deployment.spec.observe.prometheus is not None:
             prometheus = await prometheus_reader(deployment, self._cluster, observed.references.key[0])
-        return await self._reader.look(
-            deployment,
-            observed.serving,
-            _listening(observed),
-            None if understood is None else understood.space.demand,
-            None if understood is None else understood.space.promise,
-            number=number,
-            prometheus=prometheus,
-            now=observed.now,
-        )
+        async with aside():  # probes and Prometheus take their time
+            return await self._reader.look(
+                deployment,
+                observed.serving,
+                _listening(observed),
+                None if understood is None else understood.space.demand,
+                None if understood is None else understood.space.promise,
+                number=number,
+                prometheus=prometheus,
+                now=observed.now,
+            )
 
     async def _capacity(self, references: References, understood: Understood, now: datetime) -> Capacity:
         """GPUs that nobody holds, of the class that the answer runs on."""

@@ -76,6 +76,8 @@ class Observed:
     production: Look | None = None
     """What Prometheus says; None when it was not asked now."""
 
+    is_asking: bool = False
+    """Whether it is being asked: the end of that brings about another look."""
     watched: Production | None = None
     """What was seen of production last, by this process; more often than it is worth a write."""
 

@@ -61,6 +61,8 @@ def watch_production(draft: Draft, observed: Observed, serving: Serving | None =
         if worth_saving(draft.status.production, seen):
             draft.set(production=seen)
         previous = seen
+    if observed.is_asking:
+        return
     draft.look_again((next_look(previous, interval_s, now=observed.now) - observed.now).total_seconds())
 
 

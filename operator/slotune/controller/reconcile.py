@@ -37,6 +37,7 @@ from slotune.controller.reasons import Reason
 from slotune.controller.references import References, parse
 from slotune.controller.settings import Settings
 from slotune.controller.store import Key
+from slotune.controller.turns import Turns
 from slotune.controller.wakes import Wakes
 
 __all__ = ["Reconciler"]
@@ -69,7 +70,7 @@ class Reconciler:
     ) -> None:
         self._observer, self._hands, self._wakes = observer, hands, wakes
         self._settings, self._metrics, self._heartbeat, self._clock = settings, metrics, heartbeat, clock
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(AT_ONCE)
         self._unwritten: dict[Key, int] = {}
         """Failures in a row that could not be written anywhere: the API server is down, or takes no such status."""
         self._conflicts: dict[Key, int] = {}
@@ -77,7 +78,7 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> float:
         """See :class:`slotune.controller.handlers.Scheduled`."""
-        async with self._at_once:
+        async with self._turns.turn():
             with self._heartbeat.working(time.monotonic), self._metrics.reconciling() as run:
                 try:
                     seconds = await self._once(key)

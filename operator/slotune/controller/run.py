@@ -106,7 +106,7 @@ async def _operate(
     store, wakes, metrics = Store(), Wakes(), OperatorMetrics()
     watched = await fill(store, cluster, settings.namespaces)
     reconciler = Reconciler(
-        Observer(cluster, store, settings, _now),
+        Observer(cluster, store, settings, _now, lambda key: wakes.wake([key])),
         Hands(cluster, store, settings.max_trials),
         wakes,
         settings=settings,

@@ -12,7 +12,6 @@ of them, and out of logs.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
@@ -31,6 +30,7 @@ from urllib3.exceptions import TimeoutError as WaitedTooLongError
 from urllib3.util.retry import Retry
 
 from slotune.production.bounded_http import AnswerTooLargeError, BoundedAdapter, Line, bounded_session
+from slotune.production.lanes import Lanes
 from slotune.production.readings import NoData, NotANumber, Reading, SeveralSeries, Unreachable, Value
 
 __all__ = ["LARGEST_ANSWER", "PrometheusReader"]
@@ -40,6 +40,8 @@ LARGEST_ANSWER: Final = 1 << 20
 WARNINGS_KEPT: Final = 3
 WARNING_LENGTH: Final = 200
 
+_LANES: Final = Lanes()
+"""Of this process: whoever asks, threads that wait for the silent are few."""
 _NOT_PROMETHEUS: Final = "it answers, but not as Prometheus does: does the address lead to a proxy or a log-in page?"
 _NO_RETRY: Final = Retry(0, read=False)
 _STATUS: Final = re.compile(r"HTTP Status Code (\d{3})\b")
@@ -67,7 +69,7 @@ class PrometheusReader:
     async def scalar(self, query: str, at: datetime) -> Reading:
         """What ``query`` gives at ``at``: a Value only for exactly one series with a finite number.
 
-        Takes ``timeout_s`` at most; a cancelled call leaves no thread behind that waits.
+        Takes ``timeout_s`` at most, once a thread has taken it up; a cancelled call leaves no thread behind that waits.
 
         Raises:
             ValueError: ``at`` has no time zone, so it could be any of two dozen moments.
@@ -76,8 +78,7 @@ class PrometheusReader:
             raise ValueError(f"at is {at.isoformat()}: a time with its zone is needed, such as datetime.now(UTC)")
         line = Line()
         try:
-            async with asyncio.timeout(self.timeout_s):
-                return await asyncio.to_thread(self._ask, query, at.timestamp(), line)
+            return await _LANES.ask(self.url, lambda: self._ask(query, at.timestamp(), line), self.timeout_s)
         except TimeoutError:
             return self._unreachable(self._too_slow())
         finally:

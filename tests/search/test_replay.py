@@ -1,0 +1,329 @@
+"""A recorded search asked again answers as it did, and what a change of the search loses is told in money.
+
+A toy world is recorded whole: every candidate at every number of servers, on the seeds of the search and on fresh ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
+from slotune.search import replay as replaying
+from slotune.search.best_first import next_step
+from slotune.search.decision import Decision, monthly_cost
+from slotune.search.problem import Budget, Hardware, Measurement, Problem
+from slotune.search.replay import (
+    Comparison,
+    RecordedAnswer,
+    RecordedSearch,
+    RecordedTrials,
+    SearchNeverEndsError,
+    cheapest_recorded,
+    replay,
+)
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.verdicts import Outcome
+from tests.search.worlds import GPU, QUALITY, World, candidate, live, problem
+
+BASELINE, BETTER, BEST = candidate(slots=1), candidate(slots=8), candidate("Q8_0", slots=8)
+CAPACITY = {BASELINE: 1.2, BETTER: 2.0, BEST: 3.0}
+CONFIDENCE = Measurement().confidence
+
+
+def whole(asked: Problem, world: World) -> list[TrialResult]:
+    """Every candidate with every number of servers, on the seeds of the search and on fresh ones."""
+    return [
+        world.measure(Trial(one, asked.demand.peak_rate / replicas, block, CONFIDENCE, purpose=purpose))
+        for one, replicas, (block, purpose) in itertools.product(
+            asked.candidates, range(1, 9), ((0, Purpose.SEARCH), (1, Purpose.CONFIRM))
+        )
+    ]
+
+
+def recorded(
+    candidates: Sequence[Candidate] = (BASELINE, BETTER, BEST), world: World | None = None, **rest: object
+) -> RecordedSearch:
+    """A search as it ran, and then the whole grid."""
+    asked, world = problem(candidates, replicas_today=5, **rest), world or World(CAPACITY)
+    decision, results = live(asked, world)
+    return RecordedSearch(asked, (*results, *whole(asked, world)), RecordedAnswer.from_decision(decision))
+
+
+def as_it_ran(world: World, candidates: Sequence[Candidate] = (BASELINE, BETTER, BEST), **rest: object):
+    """Only what the search measured."""
+    asked = problem(candidates, replicas_today=5, **rest)
+    decision, results = live(asked, world)
+    return RecordedSearch(asked, tuple(results), RecordedAnswer.from_decision(decision))
+
+
+def answer_at(search: RecordedSearch, one: Candidate, rate: float, **more: object) -> TrialResult | None:
+    return RecordedTrials(search.problem, search.results).answer(
+        Trial(one, rate, confidence=CONFIDENCE, **more)  # type: ignore[arg-type]  # a test's shorthand
+    )
+
+
+# ---------------------------------------------------------------------- the same search again
+
+
+def test_the_same_code_gives_the_recorded_answer_with_the_recorded_trials():
+    search = as_it_ran(World(CAPACITY))
+    again = replay(search)
+    assert again.comparison is Comparison.SAME
+    assert again.results == search.results
+    assert (again.regret, again.implied, again.unrecorded) == (Decimal(0), 0, ())
+    assert (len(again.results), again.gpu_seconds) == (search.answer.trials, search.answer.gpu_seconds)
+
+
+@given(capacities=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=6), today=st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_replaying_equals_having_lived_through_it(capacities, today):
+    ones = [candidate(slots=1 + at) for at in range(len(capacities))]
+    asked, world = problem(ones, replicas_today=today), World(dict(zip(ones, capacities, strict=True)))
+    decision, results = live(asked, world)
+    again = replay(RecordedSearch(asked, tuple(results), RecordedAnswer.from_decision(decision)))
+    assert again.comparison is Comparison.SAME
+    assert again.decision == decision
+    assert again.regret == 0
+
+
+def test_sentinels_comparisons_and_half_load_are_replayed_as_well():
+    guessing = candidate("Q8_0", slots=8, speculation="ngram-mod")
+    search = as_it_ran(
+        World({BASELINE: 1.2, guessing: 6.0}),
+        [BASELINE, guessing],
+        quality=QUALITY,
+        measurement=Measurement(sentinel_every=2),
+    )
+    purposes = {result.trial.purpose for result in search.results}
+    assert {Purpose.REFERENCE, Purpose.QUALITY, Purpose.PARTIAL} <= purposes
+    again = replay(search)
+    assert again.comparison is Comparison.SAME
+    assert again.results == search.results
+
+
+def test_what_cannot_fit_is_found_out_again_from_what_was_replayed():
+    seen = []
+
+    def refine(asked, results):
+        seen.append(len(results))
+        return asked
+
+    search = as_it_ran(World(CAPACITY))
+    replay(search, refine)
+    assert seen == list(range(search.answer.trials + 1))
+
+
+# ---------------------------------------------------------------------- money
+
+
+def test_a_search_that_stops_at_the_first_pass_is_dearer_and_the_regret_is_the_difference(monkeypatch):
+    search = recorded()
+
+    def content_with_today(asked, results, *rest):
+        if not results:
+            return next_step(asked, results)
+        return next_step(replace(asked, candidates=(BASELINE,)), results)
+
+    monkeypatch.setattr(replaying, "next_step", content_with_today)
+    again = replay(search)
+    assert again.comparison is Comparison.DEARER
+    assert again.cheapest is not None
+    assert (again.cheapest.candidate, again.cheapest.replicas) == (BEST, 2)
+    assert again.regret == monthly_cost(5, Decimal("0.80")) - monthly_cost(2, Decimal("0.80"))
+
+
+def test_no_answer_where_one_was_recorded_loses_money_too(monkeypatch):
+    search = recorded()
+    monkeypatch.setattr(replaying, "next_step", lambda asked, _: next_step(replace(asked, budget=Budget(trials=0)), []))
+    again = replay(search)
+    assert (again.comparison, again.regret) == (Comparison.DEARER, None)
+
+
+def test_another_answer_of_the_same_price_is_no_loss():
+    search = recorded()
+    other = RecordedAnswer("Found", BETTER, 2, monthly_cost(2, Decimal("0.80")), 9, 99.0)
+    assert replay(replace(search, answer=other)).comparison is Comparison.EQUAL
+
+
+def test_nothing_that_passes_is_nothing_to_lose():
+    search = recorded(world=World(dict.fromkeys(CAPACITY, 0.1)))
+    again = replay(search)
+    assert (again.comparison, again.cheapest, again.regret) == (Comparison.SAME, None, Decimal(0))
+
+
+def test_prices_decide_between_gpu_classes():
+    cheap = candidate(slots=8, gpu_class="old")
+    hardware = {GPU: Hardware(GPU, Decimal("0.80")), "old": Hardware("old", Decimal("0.30"))}
+    search = recorded([BASELINE, cheap], World({BASELINE: 6.0, cheap: 3.0}), hardware=hardware)
+    best = cheapest_recorded(search)
+    assert best is not None
+    assert (best.candidate, best.replicas, best.monthly_cost) == (cheap, 2, monthly_cost(2, Decimal("0.30")))
+
+
+# ---------------------------------------------------------------------- what counts as recorded to keep the promise
+
+
+def only(*results: TrialResult, **rest: object) -> RecordedSearch:
+    asked = problem([BASELINE, BEST], **rest)
+    return RecordedSearch(asked, results, RecordedAnswer("Infeasible", None, None, None, 0, 0.0))
+
+
+def passed(one: Candidate, rate: float, block: int = 0, purpose: Purpose = Purpose.SEARCH) -> TrialResult:
+    return World({one: 1e9}).measure(Trial(one, rate, block, CONFIDENCE, purpose=purpose))
+
+
+def missed(one: Candidate, rate: float, outcome: Outcome, block: int = 0) -> TrialResult:
+    return World({}, verdicts=lambda _: outcome).measure(Trial(one, rate, block, CONFIDENCE))
+
+
+GUESSING = candidate("Q8_0", slots=8, speculation="ngram-mod")
+CASES = {
+    "a pass counts": ([passed(BEST, 3.0)], BEST),
+    "a sentinel is no pass": ([passed(BEST, 3.0, purpose=Purpose.SENTINEL)], None),
+    "a pass that fresh seeds overruled does not": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.FAIL, 1)], None),
+    "nor one whose slower rate failed": ([passed(BEST, 3.0), missed(BEST, 1.0, Outcome.FAIL)], None),
+    "nor one whose slower rate stayed open": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.INCONCLUSIVE, 1)], None),
+    "a faster rate that failed says nothing": ([passed(BEST, 3.0), missed(BEST, 6.0, Outcome.FAIL)], BEST),
+    "a measurement at fault says nothing": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.INVALID, 1)], BEST),
+    "more servers than are allowed do not count": ([passed(BEST, 0.1)], None),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case)
+def test_what_counts_as_keeping_the_promise(case):
+    results, want = CASES[case]
+    best = cheapest_recorded(only(*results))
+    assert (best and best.candidate) == want
+
+
+def test_guessed_tokens_count_only_with_half_of_the_load():
+    asked = only(passed(GUESSING, 6.0)).problem
+    search = replace(only(passed(GUESSING, 6.0)), problem=replace(asked, candidates=(BASELINE, GUESSING)))
+    assert cheapest_recorded(search) is None
+    half = passed(GUESSING, 3.0, 2, Purpose.PARTIAL)
+    assert cheapest_recorded(replace(search, results=(*search.results, half))) is not None
+
+
+def test_a_pair_counts_only_when_its_answers_hold():
+    search = only(passed(BEST, 6.0), quality=QUALITY)
+    assert cheapest_recorded(search) is None
+    compared = World({}).measure(Trial(BEST, 0.0, purpose=Purpose.QUALITY))
+    best = cheapest_recorded(replace(search, results=(*search.results, compared)))
+    assert best is not None
+    assert best.candidate == BEST
+
+
+# ---------------------------------------------------------------------- what answers a question
+
+
+def test_a_pass_answers_slower_rates_and_takes_as_much_longer():
+    search = only(passed(BEST, 3.0))
+    slower = answer_at(search, BEST, 1.0)
+    assert slower is not None
+    assert (slower.passed, slower.trial.rate) == (True, 1.0)
+    assert slower.gpu_seconds == pytest.approx(3 * search.results[0].gpu_seconds)
+    assert answer_at(search, BEST, 6.0) is None
+
+
+def test_a_fail_answers_faster_rates_in_the_same_time():
+    search = only(missed(BEST, 3.0, Outcome.FAIL))
+    faster = answer_at(search, BEST, 6.0)
+    assert faster is not None
+    assert (faster.verdict.outcome, faster.gpu_seconds) == (Outcome.FAIL, search.results[0].gpu_seconds)
+    assert answer_at(search, BEST, 1.0) is None
+
+
+def test_a_fail_at_a_slower_rate_overrules_a_pass_at_a_faster_one():
+    search = only(passed(BEST, 6.0), missed(BEST, 1.0, Outcome.FAIL))
+    between = answer_at(search, BEST, 3.0)
+    assert between is not None
+    assert between.verdict.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.INVALID])
+def test_what_decided_nothing_answers_only_itself(outcome):
+    search = only(missed(BEST, 3.0, outcome))
+    assert answer_at(search, BEST, 3.0) is not None
+    assert answer_at(search, BEST, 1.0) is None
+    assert answer_at(search, BEST, 6.0) is None
+
+
+def test_seeds_are_never_mixed():
+    search = only(passed(BEST, 3.0))
+    assert answer_at(search, BEST, 3.0, seed_block=1, purpose=Purpose.CONFIRM) is None
+
+
+def test_a_verdict_that_is_less_sure_than_asked_answers_nothing():
+    search = only(passed(BEST, 3.0))
+    asked = Trial(BEST, 1.0, confidence=0.99)
+    assert RecordedTrials(search.problem, search.results).answer(asked) is None
+
+
+def test_nothing_is_implied_for_what_pays_off_under_full_load_only():
+    search = only(passed(GUESSING, 6.0))
+    assert answer_at(search, GUESSING, 6.0) is not None
+    assert answer_at(search, GUESSING, 3.0) is None
+
+
+def test_a_server_that_never_came_up_does_so_at_no_rate_and_on_no_seeds():
+    world = World({}, failures={BEST: FailureClass.OUT_OF_MEMORY_KV})
+    search = only(world.measure(Trial(BEST, 6.0, confidence=CONFIDENCE)))
+    found = answer_at(search, BEST, 0.1, seed_block=1)
+    assert found is not None
+    assert found.failure is FailureClass.OUT_OF_MEMORY_KV
+
+
+def test_more_looks_at_the_machine_than_were_recorded_repeat_the_last_one():
+    search = only(passed(BASELINE, 6.0, 3, Purpose.SENTINEL))
+    found = answer_at(search, BASELINE, 6.0, seed_block=7, purpose=Purpose.SENTINEL)
+    assert found is not None
+    assert found.trial.seed_block == 7
+
+
+# ---------------------------------------------------------------------- what nobody recorded
+
+
+def test_a_question_without_an_answer_is_named_and_taken_as_unmeasurable():
+    search = recorded()
+    without = tuple(r for r in search.results if r.trial.candidate != BEST)
+    again = replay(replace(search, results=without))
+    assert {trial.candidate for trial in again.unrecorded} == {BEST}
+    assert again.decision.choice is not None
+    assert again.decision.choice.candidate == BETTER
+    assert again.regret == 0  # of what was recorded, nothing is cheaper
+    assert len(again.results) == again.decision.trials - len(again.unrecorded)
+
+
+def test_a_dearer_answer_behind_missing_records_is_not_called_a_loss():
+    search = recorded()
+    unconfirmed = tuple(
+        r for r in search.results if r.trial.candidate == BASELINE or r.trial.purpose is not Purpose.CONFIRM
+    )
+    again = replay(replace(search, results=unconfirmed))
+    assert again.regret is not None
+    assert again.regret > 0
+    assert again.comparison is Comparison.UNRECORDED
+
+
+def test_search_code_that_never_ends_is_stopped_and_said_to_be(monkeypatch):
+    search = recorded(budget=Budget(trials=20))
+    monkeypatch.setattr(replaying, "next_step", lambda *_: Trial(BASELINE, 6.0, confidence=CONFIDENCE))
+    with pytest.raises(SearchNeverEndsError, match="budget is 20 trials"):
+        replay(search)
+
+
+def test_the_recorded_answer_keeps_what_a_decision_says():
+    decision, _ = live(problem([BASELINE, BEST], replicas_today=5), World(CAPACITY))
+    assert isinstance(decision, Decision)
+    kept = RecordedAnswer.from_decision(decision)
+    assert decision.choice is not None
+    assert (kept.kind, kept.candidate, kept.replicas) == ("Found", BEST, 2)
+    assert kept.monthly_cost == decision.choice.monthly_cost

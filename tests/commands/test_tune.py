@@ -74,6 +74,11 @@ def test_the_answer_is_printed_saved_and_reported(tmp_path):
     HTMLParser().feed((tmp_path / "out" / "report.html").read_text())
     assert "tiny" in (tmp_path / "out" / "report.html").read_text()
     assert servers_below(tmp_path) == []
+    exported = tmp_path / "tiny.json.gz"
+    assert run(slotune("export", tmp_path / "out", "--format", "search", "--out", exported)).returncode == 0
+    again = run(slotune("replay", exported, "-o", "json"))
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["comparison"] == "Same"
 
 
 def test_output_for_machines_is_the_whole_document_and_nothing_else(tmp_path):

@@ -31,6 +31,7 @@ _PURPOSE = {
     Purpose.CONFIRM: "again, fresh start and seeds",
     Purpose.EXPLAIN: "for the story",
     Purpose.PARTIAL: "again at half its load",
+    Purpose.FINALIST: "compared in turns with its equal",
     Purpose.SENTINEL: "has the machine drifted?",
     Purpose.REFERENCE: "recording the reference's answers",
     Purpose.QUALITY: "do the answers hold?",

@@ -85,12 +85,12 @@ def transitions(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> 
 
 
 def trial_ended(trial_name: str, result: TrialResult, label: str) -> EventNote | None:
-    """That a trial ended, for its LlamaDeployment; None for a sentinel and a reference, which put none to the question.
+    """That a trial ended, for its LlamaDeployment; None for those that put no promise to the question.
 
     A candidate that fails is what a search is made of, so it is no warning; a measurement that was at fault is one.
     ``label`` says what was measured: ``16 slots at 1.5/s``.
     """
-    if result.trial.purpose in {Purpose.SENTINEL, Purpose.REFERENCE}:
+    if result.trial.purpose in {Purpose.SENTINEL, Purpose.REFERENCE, Purpose.FINALIST}:
         return None
     verdict = result.verdict
     outcome = {

@@ -106,7 +106,11 @@ def trial_label(problem: Problem, trial: Trial) -> str:
         label += f" on {trial.candidate.gpu_class}"
     if trial.purpose is Purpose.SENTINEL:
         return f"{label}, idle: has the machine drifted?"
-    again = {Purpose.CONFIRM: " again, on a fresh start", Purpose.PARTIAL: ", half its load"}.get(trial.purpose, "")
+    again = {
+        Purpose.CONFIRM: " again, on a fresh start",
+        Purpose.PARTIAL: ", half its load",
+        Purpose.FINALIST: ", compared in turns",
+    }.get(trial.purpose, "")
     return f"{label} at {rate(trial.rate)}{again}"
 
 

@@ -156,6 +156,7 @@ def phase_of(
             Purpose.BASELINE: "Baselining",
             Purpose.CONFIRM: "Confirming",
             Purpose.PARTIAL: "Confirming",
+            Purpose.FINALIST: "Confirming",
             Purpose.EXPLAIN: "Explaining",
         }
         return phases.get(purpose, "Searching")
@@ -230,6 +231,7 @@ def _stage(purpose: Purpose | None) -> Reason:
         Purpose.BASELINE: Reason.MEASURING,
         Purpose.CONFIRM: Reason.CONFIRMING,
         Purpose.PARTIAL: Reason.CONFIRMING,
+        Purpose.FINALIST: Reason.CONFIRMING,
         Purpose.EXPLAIN: Reason.EXPLAINING,
     }.get(purpose, Reason.SEARCHING)
 

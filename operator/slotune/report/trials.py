@@ -32,6 +32,7 @@ _PURPOSES = {
     Purpose.CONFIRM: "confirmation",
     Purpose.EXPLAIN: "for the story",
     Purpose.PARTIAL: "at half its load",
+    Purpose.FINALIST: "compared in turns",
     Purpose.SENTINEL: "has the machine drifted?",
     Purpose.REFERENCE: "the reference's answers",
     Purpose.QUALITY: "do the answers hold?",
@@ -78,7 +79,8 @@ def trial_row(problem: Problem, result: TrialResult, number: int, findings: Find
     key = problem.key(trial)
     planned = result.planned_requests
     stopped_early = 0 < verdict.requests < planned
-    asks = trial.purpose not in {Purpose.SENTINEL, Purpose.REFERENCE}  # else it asks the machine, or only records
+    # The others ask the machine, only record, or are too short for a word on the promise.
+    asks = trial.purpose not in {Purpose.SENTINEL, Purpose.REFERENCE, Purpose.FINALIST}
     label = trial_name(problem, trial)
     purpose = _PURPOSES[trial.purpose]
     if trial.purpose is Purpose.QUALITY and pair_of(trial.candidate) == reference_pair(problem):

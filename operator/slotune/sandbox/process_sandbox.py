@@ -33,6 +33,7 @@ from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, Process
 from slotune.sandbox.process_tree import descendants
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.sandbox.reference_files import ReferenceFiles
+from slotune.search.finalists import measurement_for
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -185,7 +186,7 @@ class ProcessSandbox:
         return Question(
             self._problem.demand,
             self._problem.promise,
-            self._problem.measurement,
+            measurement_for(trial, self._problem.measurement),
             trial.rate,
             trial.confidence,
             trial.seed_block,

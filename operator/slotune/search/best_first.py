@@ -22,6 +22,7 @@ from slotune.search.bounds import Bounds, RooflineBounds
 from slotune.search.conclude import conclude
 from slotune.search.decision import Decision
 from slotune.search.evidence import Evidence, Option
+from slotune.search.finalists import duel_of, measurement_for
 from slotune.search.knowledge import ATTEMPTS, Knowledge
 from slotune.search.options import best_options, passed_options
 from slotune.search.problem import Problem
@@ -145,7 +146,7 @@ class _Desk:
             return self._ask(best.candidate, best.replicas, Purpose.SEARCH) or self._secure()
         if not self._is_settled(best):
             return self._settle(best)
-        return self._explain(best)
+        return self._explain(best) or self._compare(best)
 
     def _is_confirmed(self, option: Option) -> bool:
         owed = self.problem.demand.peak_rate / option.replicas
@@ -186,8 +187,7 @@ class _Desk:
         """The first open question of the story; None when it is told, or the budget does not reach."""
         if not self.problem.explain:
             return None
-        evidence = Evidence(self.problem, self.results, self.knowledge, self.bounds, self.options())
-        for step in story_steps(evidence, winner.candidate, winner.replicas):
+        for step in story_steps(self._evidence(), winner.candidate, winner.replicas):
             if step.open_replicas is not None:
                 trial = self._ask(step.candidate, step.open_replicas, Purpose.EXPLAIN, reserve=0.0)
                 if trial is not None:
@@ -195,6 +195,24 @@ class _Desk:
         trial = self._todays_answers()
         self.stopped_by_budget = False  # the answer stands; only the story is shorter
         return trial
+
+    def _compare(self, winner: Option) -> Trial | None:
+        """The next block of the winner against its equal; then the confirmation of an equal that has more room."""
+        duel = duel_of(self._evidence(), winner)
+        trial = None
+        if duel is not None and duel.open_block is not None:
+            candidate, seeds = duel.open_block
+            if self.knowledge.attempts(candidate, duel.rate, seeds, self.results) < ATTEMPTS:
+                confidence = self.problem.measurement.confidence
+                trial = self._question(candidate, duel.rate, Purpose.FINALIST, confidence, seed_block=seeds)
+        elif duel is not None:
+            favourite = replace(winner, candidate=duel.favourite(self.problem) or winner.candidate)
+            trial = None if self._is_settled(favourite) else self._settle(favourite)
+        self.stopped_by_budget = False  # the answer stands, and keeps the promise at the same cost
+        return trial
+
+    def _evidence(self) -> Evidence:
+        return Evidence(self.problem, self.results, self.knowledge, self.bounds, self.options())
 
     def _todays_answers(self) -> Trial | None:
         """How what runs today answers, where no question of the search led there."""
@@ -261,7 +279,7 @@ class _Desk:
 
     def _worst_s(self, trial: Trial) -> float:
         """Seconds that the measurement takes at most when nothing is at fault."""
-        measurement = self.problem.measurement
+        measurement = measurement_for(trial, self.problem.measurement)
         worst = START_ALLOWANCE_S + measurement.request_timeout_s + measurement.startup_timeout_s
         if trial.purpose.asks_answers:
             return worst + COMPARISON_S

@@ -9,6 +9,7 @@ from slotune.search.answers import QUALITY_TOO_LOW, PairState
 from slotune.search.cost import cost_per_million_output_tokens
 from slotune.search.decision import Choice, Decision, DecisionKind
 from slotune.search.evidence import Evidence
+from slotune.search.finalists import duel_of
 from slotune.search.lossiness import lossiness
 from slotune.search.problem import Problem
 from slotune.search.proofs import compared_pairs, not_proved, proved
@@ -114,12 +115,24 @@ def _cheapest_confirmed(evidence: Evidence) -> Choice | None:
         replicas = evidence.replicas_for(standing.confirmed.trial.rate)
         if replicas <= evidence.problem.hardware[candidate.gpu_class].replicas_max:
             choices.append(_choice(evidence, candidate, replicas, standing.confirmed))
-    models = evidence.problem.models
+    models, favourite = evidence.problem.models, _favourite(evidence)
     return min(
         choices,
-        key=lambda c: (c.monthly_cost, lossiness(c.candidate, models), -c.headroom, repr(c.candidate)),
+        key=lambda c: (
+            c.monthly_cost,
+            lossiness(c.candidate, models),
+            c.candidate != favourite,
+            -c.headroom,
+            repr(c.candidate),
+        ),
         default=None,
     )
+
+
+def _favourite(evidence: Evidence) -> Candidate | None:
+    """Who won the comparison of two equals, where there was one."""
+    duel = duel_of(evidence, evidence.options[0]) if evidence.options else None
+    return None if duel is None else duel.favourite(evidence.problem)
 
 
 def _todays(evidence: Evidence) -> Choice | None:

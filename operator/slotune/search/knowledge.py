@@ -59,9 +59,9 @@ class Knowledge:
             knowledge.since_sentinel += 1
             if at_fault:
                 faulty += 1
-                if result.trial.attempt >= ATTEMPTS:
+                if result.trial.attempt >= ATTEMPTS and not _compares(result):
                     knowledge.standing(result.trial.candidate).give_up(result)
-            else:
+            elif not _compares(result):
                 knowledge._learn(problem, result)
         load = sum(result.trial.purpose.puts_load for result in results)
         knowledge.all_invalid = load > 0 and faulty == load
@@ -122,6 +122,11 @@ class Knowledge:
                         f"needs {bytes_needed / 2**20:,.0f} MiB; one that needs {needs[own] / 2**20:,.0f} MiB "
                         "ran out of memory",
                     )
+
+
+def _compares(result: TrialResult) -> bool:
+    """Whether it is a block of a comparison: too short to say anything about the promise."""
+    return result.trial.purpose is Purpose.FINALIST
 
 
 def _is_out_for_good(result: TrialResult) -> bool:

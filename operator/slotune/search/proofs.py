@@ -9,6 +9,7 @@ from slotune.search.answers import Answers, PairState
 from slotune.search.decision import Choice, PairFinding, Rejection
 from slotune.search.drift import MACHINE_DRIFTED, crept
 from slotune.search.evidence import Evidence
+from slotune.search.finalists import duel_of
 from slotune.search.knowledge import ATTEMPTS
 from slotune.search.pairs import gated_pairs, pair_of, reference_pair
 from slotune.search.problem import Problem
@@ -52,9 +53,24 @@ def proved(evidence: Evidence, choice: Choice, gap: Decimal | None, rejected: Se
     pair = evidence.knowledge.answers.of(choice.candidate)
     if pair.state is PairState.PASSED and evidence.problem.quality is not None:
         said.append(f"its answers keep {evidence.problem.quality.limits.name}: {pair.reason}")
+    said.extend(_compared(evidence, choice))
     if gap == 0:
         said.append(f"nothing among {len(rejected) + 1} candidates can be cheaper")
     return tuple(said)
+
+
+def _compared(evidence: Evidence, choice: Choice) -> Iterator[str]:
+    """How the answer stood against the one that keeps the promise at the same cost, where they were compared."""
+    duel = duel_of(evidence, evidence.options[0]) if evidence.options else None
+    margins = None if duel is None else duel.margins(evidence.problem.promise)
+    if duel is None or margins is None or choice.candidate != duel.favourite(evidence.problem):
+        return
+    own, other = margins if choice.candidate == duel.first else margins[::-1]
+    numbers = f"{own:.2f} times what is owed against {other:.2f}, measured in turns"
+    if duel.is_tie(evidence.problem):
+        yield f"of two that do it at this cost neither has more room ({numbers}), so it is the one with fewer changes"
+    else:
+        yield f"of two that do it at this cost it has more room: {numbers}"
 
 
 def not_proved(

@@ -19,13 +19,14 @@ __all__ = ["Purpose", "Trial", "TrialResult"]
 
 
 class Purpose(enum.StrEnum):
-    """Why a trial runs. Of those that put a server under load it changes nothing, so it is no part of their key."""
+    """Why a trial runs. Of those that put a server under load no part of their key, but for blocks of a comparison."""
 
     BASELINE = "baseline"  # what runs today, at today's replicas
     SEARCH = "search"
     CONFIRM = "confirm"  # a fresh start and fresh seeds for a would-be winner
     EXPLAIN = "explain"  # a step between baseline and winner: what each change bought
     PARTIAL = "partial"  # a confirmed candidate again at half its rate: what helps a full server may slow a quiet one
+    FINALIST = "finalist"  # a short block of a comparison in turns: which of two equals has more room?
     SENTINEL = "sentinel"  # the baseline's idle probe again: has the machine drifted?
     REFERENCE = "reference"  # the reference's answers are recorded
     QUALITY = "quality"  # a pair's answers are compared with them; those of the reference itself give the noise floor
@@ -60,7 +61,7 @@ class Trial:
     rate: float
     """Requests per second that this one server gets; 0 where answers are looked at and nothing else."""
     seed_block: int = 0
-    """Selects the seeds of all runs; a confirmation uses another block than the search, and half load a third."""
+    """Selects the seeds of all runs: 0 search, 1 confirmation, 2 half load, 3 and 4 a comparison of finalists."""
     confidence: float = 0.95
     attempt: int = 1
     """2 when the first measurement was Invalid, or of answers undecided."""
@@ -86,6 +87,8 @@ class Trial:
         }
         if self.purpose.asks_answers:
             measured["answers"] = self.purpose.value
+        if self.purpose is Purpose.FINALIST:
+            measured["block"] = True
         return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()[:10]
 
 

@@ -69,11 +69,11 @@ class LlamaTrialSpec(Model):
     """How sure a Pass or Fail must be; a confirmation may have to be surer than the search."""
     attempt: Annotated[int, Field(ge=1, le=10)] = 1
     """2 when the first measurement was at fault."""
-    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Partial", "Sentinel", "Reference", "Quality"] = (
-        "Search"
-    )
-    """Why it was started. Three are measured differently: of a Sentinel its idle speed alone, of a Reference its
-    answers, of a Quality trial how far its answers lie from those of the reference."""
+    purpose: Literal[
+        "Baseline", "Search", "Confirm", "Explain", "Partial", "Finalist", "Sentinel", "Reference", "Quality"
+    ] = "Search"
+    """Why it was started. Four are measured differently: a Finalist for one run, of a Sentinel its idle speed alone, of
+    a Reference its answers, of a Quality trial how far its answers lie from those of the reference."""
     time_limit: PositiveDuration | None = None
     """Most time that it may take, the start included; no limit when absent."""
     promise: TrialPromise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,15 @@ def test_every_rule_that_cel_can_say_is_there(kind: type[Resource]) -> None:
     for model in models(kind, set()):
         for rule in (*model.RULES, *model.TRANSITIONS):
             assert rule.cel is None or rule.message in said
+
+
+@OF_EVERY_KIND
+def test_a_rule_reads_no_number_of_a_text_that_may_be_none(kind: type[Resource]) -> None:
+    """Beside the pattern's own refusal the API server would tell of a conversion that failed."""
+    rules = [rule["rule"] for _, node in nodes(schema(kind)) for rule in node.get("x-kubernetes-validations", ())]
+    converting = [rule for rule in rules if re.search(r"\b(duration|double|quantity|int)\((?!')", rule)]
+    assert converting
+    assert [rule for rule in converting if not (rule.startswith("!") and ".matches(r'" in rule)] == []
 
 
 @OF_EVERY_KIND

@@ -146,7 +146,7 @@ ROWS: dict[str, tuple[list[Object], str, list[str]]] = {
     "more replicas than allowed": (
         served(replicas=5, gpuClasses=[{"name": "cpu", "maxReplicas": 2}]),
         "Refused",
-        ["maxReplicas", "5"],
+        ["spec.gpuClasses[0].maxReplicas is 2", "5 pods", "(spec.replicas)"],
     ),
     "too few requests to ever pass": (
         served(measurement__confidence="0.99"),

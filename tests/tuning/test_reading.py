@@ -232,8 +232,12 @@ def test_the_same_machine_names_itself_alike():
 
 
 def test_fewer_replicas_allowed_than_run_today_is_a_contradiction(read):
-    with pytest.raises(InvalidInputError, match="maxReplicas of cpu is 2: 9 run today"):
+    with pytest.raises(InvalidInputError) as caught:
         read(replicas=9)
+    want = "spec.gpuClasses[0].maxReplicas is 2: 9 pods run today (spec.replicas) on cpu: allow at least as many"
+    assert str(caught.value) == want
+    with pytest.raises(InvalidInputError, match=r"^spec\.search\.maxReplicas is 8: 9 pods"):
+        read(replicas=9, gpuClasses=[{"name": "cpu"}])
 
 
 def test_what_only_the_operator_acts_on_is_said(read):

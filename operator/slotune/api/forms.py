@@ -16,7 +16,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from slotune.api.quantities import QuantityError
 
-__all__ = ["Form", "Items", "Properties"]
+__all__ = ["Form", "Items", "Properties", "matches"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,15 @@ class Form:
         json_schema = handler(schema)
         json_schema |= {"pattern": self.pattern, "maxLength": self.most}
         if self.cel is not None:
-            json_schema["x-kubernetes-validations"] = [{"rule": self.cel, "message": self.refusal}]
+            # A string of another form is the pattern's to refuse: CEL would only say that it can't convert it.
+            rule = f"!{matches('self', self.pattern)} || ({self.cel})"
+            json_schema["x-kubernetes-validations"] = [{"rule": rule, "message": self.refusal}]
         return json_schema
+
+
+def matches(text: str, pattern: str) -> str:
+    """CEL for whether ``text``, itself CEL for a string, has a form."""
+    return f"{text}.matches(r'{pattern}')"
 
 
 @dataclass(frozen=True)

@@ -173,9 +173,18 @@ def _what_runs(
     most = manifests.deployment.spec.max_replicas(gpu_class)
     replicas = manifests.replicas if today is None else today.replicas
     if replicas > most:
-        raise InvalidInputError(f"maxReplicas of {gpu_class}", most, f"{replicas} run today: allow at least as many")
+        raise InvalidInputError(*_too_few_allowed(manifests, gpu_class, most, replicas))
     baseline = baseline_of(manifests, models, gpu_class, build)
     return (baseline if today is None else replace(baseline, candidate=today.candidate)), replicas
+
+
+def _too_few_allowed(manifests: Manifests, gpu_class: str, most: int, replicas: int) -> tuple[str, int, str]:
+    """Field, value and cure."""
+    spec = manifests.deployment.spec
+    index, reference = next((at, one) for at, one in enumerate(spec.gpu_classes) if one.name == gpu_class)
+    field = "spec.search.maxReplicas" if reference.max_replicas is None else f"spec.gpuClasses[{index}].maxReplicas"
+    said = "spec.replicas" if spec.target_ref is None else f"spec.replicas of Deployment {spec.target_ref.name}"
+    return field, most, f"{replicas} pods run today ({said}) on {gpu_class}: allow at least as many"
 
 
 def _for_build(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from slotune.api.quantities import parse_duration
+from slotune.api.forms import matches
+from slotune.api.quantities import DURATION_PATTERN, parse_duration
 from slotune.api.rules import Breach, Rule, holds, needs
 from slotune.api.v1alpha1.measurement import Measurement
 
@@ -101,12 +102,16 @@ _CONTAINER_IS_IN_POD: Final = Rule(
     at="container",
 )
 
+_TIMEOUT: Final = (
+    "(has(self.measurement) && has(self.measurement.requestTimeout) ? self.measurement.requestTimeout : "
+    f"'{Measurement().request_timeout}')"
+)
 _TIMEOUT_BEYOND_TTFT: Final = holds(
     lambda it: parse_duration(it.measurement.request_timeout) > parse_duration(it.slo.ttft_p95),
     "must be longer than slo.ttftP95, or requests would be given up before they are late",
     ("slo", "measurement"),
-    "duration(has(self.measurement) && has(self.measurement.requestTimeout) ? self.measurement.requestTimeout : "
-    f"'{Measurement().request_timeout}') > duration(self.slo.ttftP95)",
+    f"!{matches('self.slo.ttftP95', DURATION_PATTERN)} || !{matches(_TIMEOUT, DURATION_PATTERN)} || "
+    f"duration({_TIMEOUT}) > duration(self.slo.ttftP95)",
     at="measurement.requestTimeout",
 )
 

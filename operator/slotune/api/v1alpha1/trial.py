@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api import quantities
-from slotune.api.forms import Form
+from slotune.api.forms import Form, matches
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.rules import Rule, TransitionRule, holds, immutable
@@ -96,6 +96,7 @@ class LlamaTrialSpec(Model):
             lambda it: (float(it.request_rate) > 0) != (it.purpose in {"Reference", "Quality"}),
             "must be more than 0; of a Reference and a Quality trial, which get no load, it must be 0",
             ("request_rate", "purpose"),
+            f"!{matches('self.requestRate', quantities.DECIMAL_PATTERN)} || "
             "(double(self.requestRate) > 0.0) != (has(self.purpose) && self.purpose in ['Reference', 'Quality'])",
             at="requestRate",
         ),

@@ -261,6 +261,7 @@ class _Session:
                 confidence=self.question.confidence,
                 planned_requests=self.planned * look,
                 looks=self.looks,
+                demand=self.question.demand,
             )
             if verdict.outcome is not Outcome.INCONCLUSIVE or self.tally.must_stop or self.out_of_time or not sound:
                 break

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cautious_design_effect", "design_effect", "effective_requests"]
+__all__ = ["cautious", "cautious_design_effect", "design_effect", "effective_requests"]
 
 _FEW_CLUSTERS = 2.0
 """How much less is trusted when few clusters were seen, see :func:`cautious_design_effect`. Without it, clusters worth
@@ -54,8 +54,11 @@ def cautious_design_effect(runs: Sequence[Sequence[bool]]) -> float:
     they are, so the fewer independent violations stand behind the estimate, the more it is inflated. Our own
     correction, set by simulation.
     """
-    effect = design_effect(runs)
-    violations = sum(int(np.count_nonzero(np.asarray(run))) for run in runs)
+    return cautious(design_effect(runs), sum(int(np.count_nonzero(np.asarray(run))) for run in runs))
+
+
+def cautious(effect: float, violations: float) -> float:
+    """``effect`` (at least 1), inflated as :func:`cautious_design_effect` says."""
     return 1.0 + (effect - 1.0) * (1.0 + _FEW_CLUSTERS / (1.0 + violations / effect))
 
 

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slotune.load.demand import Demand
 from slotune.load.records import RunResult
 from slotune.verdict.binomial import excess_p_value, share_lower, share_upper
-from slotune.verdict.clustering import cautious_design_effect, design_effect
+from slotune.verdict.clustering import cautious, cautious_design_effect, design_effect
+from slotune.verdict.crowds import Averaged, average_crowd
 from slotune.verdict.promise import Promise
 from slotune.verdict.run_level import run_share_upper
 from slotune.verdict.violations import Judged, Violation, judged_requests
@@ -36,6 +38,9 @@ class ShareEvidence:
     """None below two runs."""
     excess_p_value: float
     """How likely so many violations are, clusters discounted, if the promise were just kept."""
+    average_crowd_share: float | None = None
+    """Share of violations with a crowd as it is on average, on which the upper bounds then rest; None: on the plain
+    share."""
 
     def shows_kept(self, share: float) -> bool:
         """Whether both bounds agree that at most ``share`` of all requests violate."""
@@ -58,6 +63,7 @@ def weigh(
     share: float,
     confidence: float,
     severities: Sequence[Sequence[float]] = (),
+    averaged: Averaged | None = None,
 ) -> ShareEvidence:
     """Bounds at ``confidence`` from violation marks, one sequence per run in send order.
 
@@ -67,38 +73,55 @@ def weigh(
     ``runs``): where few violations were seen their clusters weren't either, but the queue that makes them was. Only
     those count that came at least :data:`NEAR` to a violation: neighbours that waited a tenth of the promise together
     say nothing about clusters of broken promises, and discounting them would make short trials pass nothing.
+
+    With ``averaged`` the upper bounds rest on that share and its error in place of the plain share and its clusters.
+    They stay at or above the exact binomial bound of what was counted, so no luck excuses more violations than
+    independent requests could have shown.
     """
     requests = sum(len(run) for run in runs)
     counts = [sum(map(bool, run)) for run in runs]
     violations = sum(counts)
     effect = design_effect(runs)
-    cautious = max(cautious_design_effect(runs), design_effect(_slowest(severities, share, least=NEAR)))
+    shares = [count / len(run) for count, run in zip(counts, runs, strict=True) if len(run)]
+    if averaged is None:
+        discount = max(cautious_design_effect(runs), design_effect(_slowest(severities, share, least=NEAR)))
+        upper = share_upper(violations / discount, requests / discount, confidence)
+    else:
+        shares = list(averaged.run_shares)
+        expected = averaged.share * requests
+        variance = averaged.share * (1 - averaged.share)
+        discount = cautious(max(1.0, requests * averaged.standard_error**2 / variance), expected)
+        upper = max(
+            share_upper(expected / discount, requests / discount, confidence),
+            share_upper(violations, requests, confidence),
+        )
     return ShareEvidence(
         requests=requests,
         violations=violations,
-        effective_requests=requests / cautious,
+        effective_requests=requests / discount,
         share_lower=share_lower(violations / effect, requests / effect, confidence),
-        share_upper=share_upper(violations / cautious, requests / cautious, confidence),
-        run_share_upper=run_share_upper(
-            [count / len(run) for count, run in zip(counts, runs, strict=True) if len(run)], confidence
-        ),
+        share_upper=upper,
+        run_share_upper=run_share_upper(shares, confidence),
         excess_p_value=excess_p_value(violations / effect, requests / effect, share),
+        average_crowd_share=None if averaged is None else averaged.share,
     )
 
 
-def gather(runs: Sequence[RunResult], promise: Promise, confidence: float) -> Evidence:
-    """Everything that ``runs`` show, at ``confidence``."""
+def gather(runs: Sequence[RunResult], promise: Promise, confidence: float, demand: Demand | None = None) -> Evidence:
+    """Everything that ``runs`` show, at ``confidence``; with the ``demand`` that they sent, less their crowds' luck."""
     judged = [judged_requests(run, promise) for run in runs]
+    marks = [[one.violation is not None for one in run] for run in judged]
     times = [[_ttft(one) for one in run] for run in judged]
     speeds = sorted(
         record.tokens_per_second for run in runs for record in run.records if record.tokens_per_second is not None
     )
     return Evidence(
         share=weigh(
-            [[one.violation is not None for one in run] for run in judged],
+            marks,
             promise.violation_share,
             confidence,
             [[_severity(one, promise) for one in run] for run in judged],
+            None if demand is None else average_crowd(runs, marks, demand, promise),
         ),
         kinds=Counter(one.violation for run in judged for one in run if one.violation is not None),
         ttft_p95_s=_quantile(sorted(t for run in times for t in run if t is not None), _P95),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slotune.load.demand import Demand
 from slotune.load.records import RunResult
 from slotune.verdict import wording
 from slotune.verdict.binomial import fewest_requests, pass_limit
@@ -34,15 +35,18 @@ def judge(
     confidence: float,
     planned_requests: int,
     looks: int = 1,
+    demand: Demand | None = None,
 ) -> Verdict:
     """The verdict on all runs of a trial so far.
 
     ``planned_requests`` are the measured requests that this look at the data wants (all runs so far; twice as many
     after one extension). ``looks`` is how often the trial may be looked at, 1 plus its extensions: they share
-    ``confidence``, the chance that a broken promise is never passed and a kept one never failed.
+    ``confidence``, the chance that a broken promise is never passed and a kept one never failed. ``demand`` is what
+    the runs sent; with it a pass need not wait until the luck of their crowds has averaged out
+    (:mod:`slotune.verdict.crowds`). A Fail rests on what was counted alone.
     """
     per_look = look_confidence(confidence, looks)
-    evidence = gather(runs, promise, per_look)
+    evidence = gather(runs, promise, per_look, demand)
     share = evidence.share
     stopped = any(run.stopped_early for run in runs)
     gates = [gate for run in runs for gate in run.invalid_reasons]

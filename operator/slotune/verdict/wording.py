@@ -15,8 +15,8 @@ def kept(share: ShareEvidence, kinds: Counter[Violation], promise: Promise, conf
     """Why it is a Pass."""
     bound = max(share.share_upper, share.run_share_upper or 0.0)
     return (
-        f"{_counted(share, kinds)}; at {_percent(confidence)} confidence at most {_percent(bound)} of all miss the "
-        f"promise, {_percent(promise.violation_share)} may"
+        f"{_counted(share, kinds)}{_averaged(share)}; at {_percent(confidence)} confidence at most {_percent(bound)} "
+        f"of all miss the promise, {_percent(promise.violation_share)} may"
     )
 
 
@@ -36,7 +36,7 @@ def neither_shown(
     """Why it is neither: the promised share lies between the bounds."""
     upper = max(share.share_upper, share.run_share_upper or 0.0)
     clusters = ""
-    if share.effective_requests < 0.8 * share.requests:
+    if share.average_crowd_share is None and share.effective_requests < 0.8 * share.requests:
         clusters = (
             f". They came in clusters, so the requests tell as much as {share.effective_requests:,.0f} would apart"
         )
@@ -44,7 +44,7 @@ def neither_shown(
     if stopped:
         ending = "; a pass is out of reach" if share.violations > limit else "; it was stopped before its end"
     return (
-        f"{_counted(share, kinds, first=stopped)}; at {_percent(confidence)} confidence between "
+        f"{_counted(share, kinds, first=stopped)}{_averaged(share)}; at {_percent(confidence)} confidence between "
         f"{_percent(share.share_lower)} and {_percent(upper)} of all miss the promise, "
         f"{_percent(promise.violation_share)} may: "
         f"neither kept nor broken is shown{ending}{clusters}"
@@ -82,6 +82,13 @@ def _counted(share: ShareEvidence, kinds: Counter[Violation], *, first: bool = F
         ).replace("was failed", "failed")
     parts = ", ".join(f"{count:,} {kind.words}" for kind, count in kinds.most_common())
     return f"{share.violations:,} of {total} requests broke the promise ({parts})"
+
+
+def _averaged(share: ShareEvidence) -> str:
+    """How lucky the crowd was, where that was taken into account."""
+    if share.average_crowd_share is None:
+        return ""
+    return f" ({_percent(share.average_crowd_share)} if they came as they do on average)"
 
 
 def _percent(share: float) -> str:

@@ -133,6 +133,15 @@ def test_prompts_and_trace_are_mounted_as_the_one_key_that_is_named():
     ]
 
 
+def test_what_a_comparison_compares_with_is_mounted_and_may_be_gone():
+    reference = {"configMap": "chat-9876543210-reference", "digest": "ab" * 32}
+    spec = pod(purpose="Quality", requestRate="0", reference=reference)
+    item = {"key": "reference", "path": "reference"}
+    wanted = {"name": "chat-9876543210-reference", "items": [item], "optional": True}
+    assert spec["volumes"][-1]["projected"]["sources"][-1] == {"configMap": wanted}
+    assert len(spec["volumes"][-1]["projected"]["sources"]) == len(pod()["volumes"][-1]["projected"]["sources"]) + 1
+
+
 def test_only_the_client_sees_the_prompts():
     spec = pod()
     volume = spec["volumes"][-1]["name"]

@@ -16,6 +16,7 @@ import pytest
 
 from slotune.llama.engine import find_engine
 from slotune.llama.flags import to_args
+from slotune.quality.reference import Reference
 from slotune.sandbox.process import HOST, LlamaProcess, new_alias
 from slotune.sandbox.report_stream import ClientLog, parse_client_log, result_from_summary
 from slotune.tuning.errors import InvalidInputError
@@ -23,6 +24,7 @@ from slotune.tuning.pod_client import TrialFiles, measure_beside, measuring_limi
 from slotune.tuning.trial_objects import trial_of
 from slotune.verdict.verdicts import Outcome
 from tests.sandbox.fake_nvml import FakeDevice, FakeNvml
+from tests.sandbox.test_reference_check import reference as recorded
 from tests.sandbox.trials import SPEC, trial
 from tests.tiny_models import write_tiny_model
 
@@ -102,6 +104,45 @@ async def test_prompts_are_read_from_the_mounted_key_and_never_shown(tmp_path):
     assert "secret words" not in text
     assert log.record is not None
     assert b"secret" not in gzip.decompress(log.record)
+
+
+ANSWERS: dict[str, Any] = {
+    "purpose": "Reference",
+    "requestRate": "0",
+    "workload": SPEC["workload"] | {"prompts": {"secretKeyRef": {"name": "prompts", "key": "p.jsonl"}}},
+}
+
+
+@pytest.mark.engine
+async def test_answers_are_recorded_into_the_log_and_compared_by_the_next_pod(tmp_path):
+    recording = write_trial(tmp_path / "records", **ANSWERS)
+    (recording / "prompts").write_bytes(PROMPTS)
+    async with server(tmp_path) as process:
+        log, text = await said(await client(recording, port_of(process)), recording)
+        assert log.result is not None
+        assert log.reference is not None
+        assert "secret words" not in text
+        digest = log.result.reference
+        assert (log.result.verdict.code, Reference.from_bytes(log.reference).digest) == ("ReferenceRecorded", digest)
+        asked = ANSWERS | {"purpose": "Quality", "reference": {"configMap": "kept", "digest": digest}}
+        comparing = write_trial(tmp_path / "compares", **asked)
+        (comparing / "prompts").write_bytes(PROMPTS)
+        (comparing / "reference").write_bytes(log.reference)
+        found, _ = await said(await client(comparing, port_of(process)), comparing)
+        (comparing / "reference").write_bytes(log.reference[:-1])
+        changed, _ = await said(await client(comparing, port_of(process)), comparing)
+        (comparing / "reference").unlink()
+        gone, _ = await said(await client(comparing, port_of(process)), comparing)
+    assert found.result is not None
+    assert found.result.quality is not None
+    assert found.result.quality.mean_kld < 1e-4
+    assert found.result.quality.reference_digest == digest
+    assert found.reference is None
+    summary = result_from_summary((comparing / "end").read_bytes(), found.result.trial)
+    assert summary is not None
+    for log, code in ((changed, "ReferenceChanged"), (gone, "ReferenceMissing")):
+        assert log.result is not None
+        assert (log.result.verdict.outcome, log.result.verdict.code) == (Outcome.INVALID, code)
 
 
 @pytest.mark.engine
@@ -207,6 +248,20 @@ def test_a_trial_of_a_newer_slotune_is_refused_with_the_cure(tmp_path):
     (tmp_path / "trial.json").write_text(json.dumps(trial().spec.to_manifest() | {"novelty": 1}))
     with pytest.raises(InvalidInputError, match="as new as the operator"):
         read_trial_files(tmp_path)
+
+
+async def test_another_reference_than_the_trial_was_made_for_is_not_compared_with():
+    asked = {"purpose": "Quality", "requestRate": "0", "reference": {"configMap": "kept", "digest": "0" * 64}}
+    files = TrialFiles(trial(**asked).spec, reference=recorded().to_bytes())
+    result = (await measure_beside(files, "http://127.0.0.1:1", quiet)).result
+    assert (result.verdict.outcome, result.verdict.code) == (Outcome.INVALID, "ReferenceChanged")
+    assert "is another one than was recorded" in result.verdict.reason
+
+
+def test_a_look_at_answers_has_a_deadline_though_it_has_no_rate():
+    asked = {"purpose": "Reference", "requestRate": "0"}
+    assert 1800 < measuring_limit_s(trial(**asked).spec) < 7200
+    assert measuring_limit_s(trial(timeLimit="60s", **asked).spec) < 120
 
 
 def test_the_deadline_is_beyond_the_worst_case_and_bound_by_the_trials_own_limit():

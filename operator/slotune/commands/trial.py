@@ -23,6 +23,7 @@ from slotune.sandbox.report_stream import (
     progress_line,
     record_frames,
     record_of,
+    reference_frames,
     result_frames,
     stopped_line,
     summary_of,
@@ -42,7 +43,7 @@ def trial(directory: Path, *, port: int, summary_bytes: int, termination_log: Pa
     """Measure the server on ``port`` of this pod as the files in ``directory`` say, and report.
 
     Args:
-        directory: trial.json, and prompts and trace where the workload refers to some.
+        directory: trial.json, prompts and trace where the workload refers to some, and what a comparison compares with.
         port: of the server, on 127.0.0.1.
         summary_bytes: most that fits into ``termination_log``.
         termination_log: gets the summary where kubelet has made it.
@@ -57,6 +58,8 @@ def trial(directory: Path, *, port: int, summary_bytes: int, termination_log: Pa
             termination_log.write_bytes(summary_of(measured.result, summary_bytes))
     record = record_of(measured.runs)
     _say(record_frames(record) if record else ())
+    if measured.reference is not None:
+        _say(reference_frames(measured.reference.to_bytes()))
     _say(result_frames(measured.result))
     return ExitCode.FOUND
 

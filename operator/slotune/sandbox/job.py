@@ -37,6 +37,7 @@ from slotune.sandbox.pod_parts import (
 from slotune.sandbox.report_stream import summary_limit
 
 __all__ = [
+    "REFERENCE_KEY",
     "TRIAL_SPEC_ANNOTATION",
     "ClientImage",
     "TrialServer",
@@ -50,6 +51,9 @@ TRIAL_SPEC_ANNOTATION: Final = "slotune.dev/trial-spec"
 """On a trial's pod: its spec as JSON, which the client reads as a file."""
 _ANNOTATIONS_LIMIT: Final = 250_000
 """Bytes; Kubernetes allows 256 KiB for all annotations of an object."""
+
+REFERENCE_KEY: Final = "reference"
+"""Key of the recorded answers in their ConfigMap."""
 
 DIRECTORY: Final = "/slotune"
 PROBE_PERIOD_S: Final = 2
@@ -283,6 +287,10 @@ def _sources(spec: LlamaTrialSpec) -> list[Object]:
     ):
         if reference is not None:
             sources.append({kind: {"name": reference.name, "items": [{"key": reference.key, "path": path}]}})
+    if spec.reference is not None:
+        items = [{"key": REFERENCE_KEY, "path": "reference"}]
+        # Without it the pod starts all the same, and its client says what is missing.
+        sources.append({"configMap": {"name": spec.reference.config_map, "items": items, "optional": True}})
     return sources
 
 

@@ -55,6 +55,8 @@ class Ended:
     environment: Environment = field(default_factory=Environment)
     """What it is true for, as far as the pod says."""
     notes: tuple[str, ...] = ()
+    reference: bytes | None = field(default=None, repr=False)
+    """What a trial recorded for comparisons to come; it is what ``result.reference`` names."""
 
 
 @dataclass(frozen=True, slots=True)

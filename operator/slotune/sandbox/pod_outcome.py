@@ -34,7 +34,9 @@ from slotune.sandbox.pod_ends import (
 )
 from slotune.sandbox.pod_facts import EventFacts, Exit, JobFacts, PodFacts
 from slotune.sandbox.pod_waiting import waiting_for, without_pod
-from slotune.search.trial import Trial, TrialResult
+from slotune.sandbox.reference_check import not_as_recorded
+from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.verdicts import Outcome
 
 __all__ = ["GATES", "judge_pod", "needed_logs"]
 
@@ -253,7 +255,13 @@ def _with_server(case: Case, result: TrialResult) -> TrialResult:
 def _ended(case: Case, result: TrialResult) -> Ended:
     record = case.client_log.record
     lost = ("the record of the requests did not arrive",) if "record" in case.client_log.broken else ()
-    return Ended(result, record, case.environment, lost)
+    kept = case.client_log.reference
+    if result.trial.purpose is not Purpose.REFERENCE or result.verdict.outcome is not Outcome.PASS:
+        return Ended(result, record, case.environment, lost)
+    if (why := not_as_recorded(kept, result.reference)) is not None:
+        gone = replace(invalid(result, why.code, why.sentence), reference="")
+        return Ended(gone, record, case.environment, lost)
+    return Ended(result, record, case.environment, lost, kept)
 
 
 def _unfinished(case: Case) -> str:

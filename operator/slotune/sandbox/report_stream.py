@@ -1,9 +1,9 @@
 """What a trial's load client says to the operator, over the only two ways out of its pod: the log and the end.
 
-The log carries lines of JSON: progress, then the whole result and the record of every request, both in frames short
-enough for any log pipeline, with a checksum over all of them. The termination message carries a summary that fits its
-4 KiB, for when the log is gone. Lines of others, half lines and lost lines are normal; a result that does not add up is
-no result. Numbers are written so that they read back as themselves.
+The log carries lines of JSON: progress, then the whole result and the record of every request, or the answers that were
+recorded, all in frames short enough for any log pipeline, with a checksum over each. The termination message carries a
+summary that fits its 4 KiB, for when the log is gone. Lines of others, half lines and lost lines are normal; a result
+that does not add up is no result. Numbers are written so that they read back as themselves.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "progress_line",
     "record_frames",
     "record_of",
+    "reference_frames",
     "result_frames",
     "result_from_summary",
     "stopped_line",
@@ -90,6 +91,8 @@ class ClientLog:
     """None: it has not ended, or not all of it is there."""
     record: bytes | None = field(default=None, repr=False)
     """gzip of JSON Lines."""
+    reference: bytes | None = field(default=None, repr=False)
+    """The answers that a trial recorded, as :meth:`slotune.quality.reference.Reference.to_bytes` has them."""
     stopped: str | None = None
     """The signal that ended it before there was a result."""
     broken: tuple[str, ...] = ()
@@ -114,6 +117,11 @@ def result_frames(result: TrialResult) -> Iterator[bytes]:
 def record_frames(record: bytes) -> Iterator[bytes]:
     """The lines that carry a record from :func:`record_of`."""
     return frames("record", record)
+
+
+def reference_frames(reference: bytes) -> Iterator[bytes]:
+    """The lines that carry a recorded reference."""
+    return frames("reference", reference)
 
 
 def frames(kind: str, payload: bytes) -> Iterator[bytes]:
@@ -158,7 +166,7 @@ def _thinned(run: RunResult, every: int) -> RunResult:
 def parse_client_log(text: str, trial: Trial) -> ClientLog:
     """What ``text``, a log or any part of one, says about ``trial``. Whatever is not ours is passed over."""
     progress, stopped = None, None
-    found = payloads(text, ("result", "record"))
+    found = payloads(text, ("result", "record", "reference"))
     for line in _lines(text):
         if line[MARK] == "progress":
             progress = _valid(_PROGRESS.validate_python, line.get("progress")) or progress
@@ -170,7 +178,7 @@ def parse_client_log(text: str, trial: Trial) -> ClientLog:
     broken = tuple(
         kind for kind, payload in found.items() if payload == b"" or (kind == "result" and packed and not result)
     )
-    return ClientLog(progress, result, found["record"] or None, stopped, broken)
+    return ClientLog(progress, result, found["record"] or None, found["reference"] or None, stopped, broken)
 
 
 def payloads(text: str, kinds: Sequence[str]) -> dict[str, bytes | None]:

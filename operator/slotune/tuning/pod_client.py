@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,13 +31,16 @@ from slotune.load.probe import IdleProbeError
 from slotune.load.shards import ShardError
 from slotune.load.target import Target
 from slotune.load.warm import WARM_REQUESTS
+from slotune.quality.limits import BALANCED
+from slotune.quality.reference import BrokenReferenceError
 from slotune.sandbox.cache_look import CACHE_LOOK_LIMIT_S
+from slotune.sandbox.comparison import AnswersQuestion, look_at_answers
 from slotune.sandbox.device import watch_gpu
 from slotune.sandbox.measurement import Question, ServerWedgedError, measure_server, out_of_time, unmeasured
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
-from slotune.search.finalists import measurement_for
-from slotune.search.problem import Measurement
+from slotune.sandbox.reference_check import read_reference
+from slotune.search.problem import QualityQuestion
 from slotune.search.rates import COMPARISON_S, START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
@@ -51,7 +54,7 @@ __all__ = ["TrialFiles", "expected_limit_s", "measure_beside", "measuring_limit_
 LIMIT_GRACE_S = 5.0
 """Beyond a trial's limit: the load's own stop comes first, and leaves a verdict."""
 
-TRIAL_FILE, PROMPTS_FILE, TRACE_FILE = "trial.json", "prompts", "trace"
+TRIAL_FILE, PROMPTS_FILE, TRACE_FILE, REFERENCE_FILE = "trial.json", "prompts", "trace", "reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class TrialFiles:
     spec: LlamaTrialSpec
     prompts: bytes | None = field(default=None, repr=False)
     trace: bytes | None = field(default=None, repr=False)
+    reference: bytes | None = field(default=None, repr=False)
+    """The recorded answers that a comparison compares with."""
 
 
 def read_trial_files(directory: Path) -> TrialFiles:
@@ -80,12 +85,15 @@ def read_trial_files(directory: Path) -> TrialFiles:
             None,
             f"is no trial of this slotune ({error.error_count()} problems): is the image as new as the operator's?",
         ) from error
-    return TrialFiles(spec, _held(directory / PROMPTS_FILE), _held(directory / TRACE_FILE))
+    return TrialFiles(spec, *(_held(directory / name) for name in (PROMPTS_FILE, TRACE_FILE, REFERENCE_FILE)))
 
 
 def measuring_limit_s(spec: LlamaTrialSpec) -> float:
     """Seconds after which a client that measures ``spec`` has long ended by itself."""
-    trial, measurement = _asked(spec)
+    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    if trial.purpose.asks_answers:
+        limit = START_ALLOWANCE_S + COMPARISON_S if trial.time_limit_s is None else trial.time_limit_s
+        return limit + 10 * LIMIT_GRACE_S
     looks = 1 + measurement.extensions
     per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
     # Each run may wait for its last request, then for the server to become idle, and primes its slots before.
@@ -101,7 +109,7 @@ def expected_limit_s(spec: LlamaTrialSpec) -> float:
 
     What a wedged server may cost beside that is in :func:`measuring_limit_s`.
     """
-    trial, measurement = _asked(spec)
+    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
     if trial.purpose.asks_answers:
         return min(measuring_limit_s(spec), START_ALLOWANCE_S + COMPARISON_S)
     per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
@@ -122,8 +130,6 @@ async def measure_beside(
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     trial = trial_of(files.spec)
     base = not_measured(trial)
-    if trial.purpose.asks_answers:
-        return Measured(invalid(base, "NotInPods", "answers are not compared in pods yet"))
     try:
         demand = _demand(files)
     except (InputFileError, InvalidInputError, DemandError) as error:
@@ -133,23 +139,55 @@ async def measure_beside(
         if wanted is not None and wanted != demand.identity:
             sentence = "the prompts or the trace are not those that the trial was made for: somebody changed them"
             measured = Measured(invalid(base, "WorkloadChanged", sentence))
+        elif trial.purpose.asks_answers:
+            measured = await _about_answers(files, demand, base_url, listener)
         else:
-            measured = await _within_limit(_question(files.spec, demand, wedge_limit_s), trial, base_url, listener)
+            question = _question(files.spec, demand, wedge_limit_s)
+            measured = await _within_limit(trial, base_url, _load(question, listener))
     result = replace(measured.result, gpu_seconds=clock() - began, started_at=started_at)
-    return Measured(result, measured.runs)
+    return replace(measured, result=result)
 
 
-def _asked(spec: LlamaTrialSpec) -> tuple[Trial, Measurement]:
-    trial = trial_of(spec)
-    return trial, measurement_for(trial, measurement_from(spec.measurement))
+_Work = Callable[[LlamaServer, Target, TrialResult], Awaitable[Measured]]
+"""What is done with a server that is what was asked for."""
+
+
+async def _about_answers(files: TrialFiles, demand: Demand, base_url: str, listener: ProgressListener) -> Measured:
+    trial, wanted = trial_of(files.spec), files.spec.reference
+    try:
+        reference = None
+        if trial.purpose is Purpose.QUALITY and wanted is not None and files.reference is not None:
+            reference = read_reference(files.reference, wanted.digest)
+    except BrokenReferenceError as error:
+        return Measured(invalid(not_measured(trial), "ReferenceChanged", str(error)))
+    # Whoever reads the numbers judges them; only probabilities that are none fail here, by any limit.
+    limits, context = replace(BALANCED, name="a quality limit"), files.spec.context_digest
+    question = AnswersQuestion(
+        demand, QualityQuestion(limits, trial.candidate.variant, context=context), context, reference
+    )
+
+    async def look(server: LlamaServer, target: Target, base: TrialResult) -> Measured:
+        return await look_at_answers(server, target, base, question, listener)
+
+    return await _within_limit(trial, base_url, look)
+
+
+def _load(question: Question, listener: ProgressListener) -> _Work:
+    async def measure(server: LlamaServer, target: Target, base: TrialResult) -> Measured:
+        # A pod's GPU belongs to the server's container: it shows here only where the runtime shows it to all of them.
+        with watch_gpu() as device:
+            findings = await measure_server(server, target, question, listener, device=device)
+        return Measured(findings.on(base), findings.runs)
+
+    return measure
 
 
 def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Question:
-    trial, measurement = _asked(spec)
+    trial = trial_of(spec)
     return Question(
         demand,
         _promise(spec.promise),
-        measurement,
+        measurement_from(spec.measurement),
         trial.rate,
         trial.confidence,
         trial.seed_block,
@@ -161,12 +199,12 @@ def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Que
     )
 
 
-async def _within_limit(question: Question, trial: Trial, base_url: str, listener: ProgressListener) -> Measured:
+async def _within_limit(trial: Trial, base_url: str, work: _Work) -> Measured:
     limit = None if trial.time_limit_s is None else trial.time_limit_s + LIMIT_GRACE_S
     clock = asyncio.timeout(limit)
     try:
         async with clock, LlamaServer(base_url) as server:
-            return await _measure(server, base_url, question, not_measured(trial), listener)
+            return await _measure(server, base_url, not_measured(trial), work)
     except TimeoutError as error:
         verdict = out_of_time(trial.confidence) if clock.expired() else broken(error, trial.confidence)
         return Measured(TrialResult(trial, verdict, 0.0))
@@ -174,23 +212,18 @@ async def _within_limit(question: Question, trial: Trial, base_url: str, listene
         return Measured(TrialResult(trial, broken(error, trial.confidence), 0.0))
 
 
-async def _measure(
-    server: LlamaServer, base_url: str, question: Question, base: TrialResult, listener: ProgressListener
-) -> Measured:
+async def _measure(server: LlamaServer, base_url: str, base: TrialResult, work: _Work) -> Measured:
     """Check what was started, then measure it."""
     try:
         props, slots = await server.props(), await _slots(server)
         base = replace(base, effective=effective_values(props, slots, LogFacts()))
         if mismatches := check_effective(base.trial.candidate, props, slots, LogFacts(), gpu_expected=False):
             return Measured(mismatched(base, mismatches))
-        # A pod's GPU belongs to the server's container: it shows here only where the runtime shows it to all of them.
-        with watch_gpu() as device:
-            findings = await measure_server(server, _target(base_url, props), question, listener, device=device)
+        return await work(server, _target(base_url, props), base)
     except ServerWedgedError as error:
         return Measured(failed(base, classify_failure(None, "", wedged=True), detail=str(error)), error.runs)
     except (ServerError, IdleProbeError) as error:
         return Measured(replace(base, verdict=unmeasured(error, base.trial.confidence)))
-    return Measured(findings.on(base), findings.runs)
 
 
 async def _slots(server: LlamaServer) -> tuple[Slot, ...]:

@@ -18,7 +18,7 @@ from slotune.api.quantities import parse_decimal, parse_duration
 from slotune.api.v1alpha1.candidate import CandidateSettings, Environment, FlashAttention, KVCacheType, Measured
 from slotune.api.v1alpha1.measurement import Measurement
 from slotune.api.v1alpha1.slo import SLO
-from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise
+from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise, TrialReference
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 from slotune.llama.candidate import Candidate
@@ -129,10 +129,12 @@ def trial_spec(
     measurement: Measurement,
     pod_template_digest: str | None,
     workload_digest: str | None,
+    reference: TrialReference | None = None,
 ) -> LlamaTrialSpec:
     """What is measured, with all that the result depends on.
 
-    ``model_path`` is the weights file's inside the server's container. :func:`trial_of` gives back an equal trial.
+    ``model_path`` is the weights file's inside the server's container, ``reference`` what a comparison compares with.
+    :func:`trial_of` gives back an equal trial.
 
     Raises:
         pydantic.ValidationError: a setting or a rate that no search asks for, e.g. a rate of 0.
@@ -146,6 +148,7 @@ def trial_spec(
         attempt=trial.attempt,
         purpose=cast("Any", trial.purpose.name.capitalize()),
         time_limit=None if trial.time_limit_s is None else f"{values.positional(trial.time_limit_s)}s",
+        reference=reference,
         promise=TrialPromise(ttft_p95=slo.ttft_p95, tokens_per_second_per_user=slo.tokens_per_second_per_user),
         workload=workload,
         workload_digest=workload_digest,
@@ -178,6 +181,7 @@ def completed_status(
     environment: Environment | None = None,
     job_name: str | None = None,
     record_config_map: str | None = None,
+    reference_config_map: str | None = None,
 ) -> LlamaTrialStatus:
     """The end of a trial. Never invalid, whatever was measured: see :mod:`slotune.tuning.status_values`.
 
@@ -222,6 +226,7 @@ def completed_status(
         trace_hashes=tuple(values.digest(text) for text in result.trace_hashes[:_MOST_TRACES]),
         job_name=job_name,
         record_config_map=record_config_map,
+        reference_config_map=reference_config_map,
     )
 
 

@@ -47,7 +47,7 @@ from slotune.api.v1alpha1.rollout import Drain, Observe, Prometheus, Rerun, Retu
 from slotune.api.v1alpha1.sandbox import Borrow, LoadClient, Sandbox
 from slotune.api.v1alpha1.search import Budget, CacheType, Search, SearchSpace, Speculation
 from slotune.api.v1alpha1.slo import SLO, GPUClassReference, ModelVariant, Quality, QualityLimits
-from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise
+from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise, TrialReference
 from slotune.api.v1alpha1.trial_status import (
     LlamaTrialStatus,
     TrialAttribution,
@@ -165,6 +165,7 @@ __all__ = [
     "TrialProgress",
     "TrialPromise",
     "TrialQuality",
+    "TrialReference",
     "TrialSpread",
     "TrialVerdict",
     "Users",

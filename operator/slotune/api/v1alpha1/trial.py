@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api import quantities
-from slotune.api.forms import Form, matches
+from slotune.api.forms import Form
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.rules import Rule, TransitionRule, holds, immutable
@@ -18,7 +18,7 @@ from slotune.api.v1alpha1.meta import API_VERSION, KindInfo, PrinterColumn, Reso
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
 
-__all__ = ["LlamaTrial", "LlamaTrialSpec", "TrialPromise"]
+__all__ = ["LlamaTrial", "LlamaTrialSpec", "TrialPromise", "TrialReference"]
 
 ContextDigest = Annotated[str, Form(r"^[0-9a-f]{8,64}$", "8 to 64 hexadecimal digits are needed", 64)]
 
@@ -54,6 +54,15 @@ class TrialPromise(Model):
     """Least tokens per second that 95 % of users see; nothing is owed when absent."""
 
 
+class TrialReference(Model):
+    """The recorded answers that a Quality trial compares with."""
+
+    config_map: Name
+    """ConfigMap that holds them."""
+    digest: Digest
+    """Digest of what was recorded: anything else is not compared with."""
+
+
 class LlamaTrialSpec(Model):
     """What is measured. It says everything that the result depends on, so its name can be a function of it."""
 
@@ -69,13 +78,15 @@ class LlamaTrialSpec(Model):
     """How sure a Pass or Fail must be; a confirmation may have to be surer than the search."""
     attempt: Annotated[int, Field(ge=1, le=10)] = 1
     """2 when the first measurement was at fault."""
-    purpose: Literal[
-        "Baseline", "Search", "Confirm", "Explain", "Partial", "Finalist", "Sentinel", "Reference", "Quality"
-    ] = "Search"
-    """Why it was started. Four are measured differently: a Finalist for one run, of a Sentinel its idle speed alone, of
-    a Reference its answers, of a Quality trial how far its answers lie from those of the reference."""
+    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Partial", "Sentinel", "Reference", "Quality"] = (
+        "Search"
+    )
+    """Why it was started. Three are measured differently: of a Sentinel its idle speed alone, of a Reference its
+    answers, of a Quality trial how far its answers lie from those of the reference."""
     time_limit: PositiveDuration | None = None
     """Most time that it may take, the start included; no limit when absent."""
+    reference: TrialReference | None = None
+    """What a Quality trial compares with."""
     promise: TrialPromise
     """The SLO that it is judged by."""
     workload: LlamaWorkloadSpec
@@ -96,7 +107,6 @@ class LlamaTrialSpec(Model):
             lambda it: (float(it.request_rate) > 0) != (it.purpose in {"Reference", "Quality"}),
             "must be more than 0; of a Reference and a Quality trial, which get no load, it must be 0",
             ("request_rate", "purpose"),
-            f"!{matches('self.requestRate', quantities.DECIMAL_PATTERN)} || "
             "(double(self.requestRate) > 0.0) != (has(self.purpose) && self.purpose in ['Reference', 'Quality'])",
             at="requestRate",
         ),

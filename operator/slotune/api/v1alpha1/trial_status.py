@@ -322,3 +322,5 @@ class LlamaTrialStatus(CommonStatus):
     """Job that ran it."""
     record_config_map: Name | None = None
     """ConfigMap with the compressed record of every request."""
+    reference_config_map: Name | None = None
+    """ConfigMap with the answers that a Reference trial recorded."""

@@ -45,9 +45,9 @@ class AnswersRow:
     reason: str
     """A sentence on what the numbers do not say by themselves; empty where they do."""
     mean_kld: str = MISSING
-    mean_kld_upper: str = MISSING
+    """``0.0038 (≤ 0.0054)``: with its upper bound."""
     top1: str = MISSING
-    top1_lower: str = MISSING
+    """``93.9 % (≥ 92.4 %)``: with its lower bound."""
 
 
 def asked_of_answers(problem: Problem) -> str:
@@ -73,7 +73,7 @@ def answers_note(decision: Decision) -> str:
     """How the numbers are to be read, with the noise that they stand above."""
     words = [
         "Mean KLD is a lower bound: tokens beyond the likeliest count as one.",
-        "“At most” and “at least” are confidence bounds, and they decide.",
+        "In brackets: confidence bounds, and they decide.",
     ]
     floor = decision.noise_floor
     if floor is not None:
@@ -136,8 +136,6 @@ def _row(finding: PairFinding) -> AnswersRow:
         kind,
         finding.is_todays,
         sentence(finding.reason) if finding.state == PairState.UNDECIDED else "",
-        mean_kld=significant(measured.mean_kld, 2),
-        mean_kld_upper=significant(measured.kld_upper, 2),
-        top1=percent(measured.top1),
-        top1_lower=percent(measured.top1_lower),
+        mean_kld=f"{significant(measured.mean_kld, 2)} (≤ {significant(measured.kld_upper, 2)})",
+        top1=f"{percent(measured.top1)} (≥ {percent(measured.top1_lower)})",
     )

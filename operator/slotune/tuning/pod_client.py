@@ -40,7 +40,8 @@ from slotune.sandbox.measurement import Question, ServerWedgedError, measure_ser
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
 from slotune.sandbox.reference_check import read_reference
-from slotune.search.problem import QualityQuestion
+from slotune.search.finalists import measurement_for
+from slotune.search.problem import Measurement, QualityQuestion
 from slotune.search.rates import COMPARISON_S, START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
@@ -90,7 +91,7 @@ def read_trial_files(directory: Path) -> TrialFiles:
 
 def measuring_limit_s(spec: LlamaTrialSpec) -> float:
     """Seconds after which a client that measures ``spec`` has long ended by itself."""
-    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    trial, measurement = _asked(spec)
     if trial.purpose.asks_answers:
         limit = START_ALLOWANCE_S + COMPARISON_S if trial.time_limit_s is None else trial.time_limit_s
         return limit + 10 * LIMIT_GRACE_S
@@ -109,7 +110,7 @@ def expected_limit_s(spec: LlamaTrialSpec) -> float:
 
     What a wedged server may cost beside that is in :func:`measuring_limit_s`.
     """
-    trial, measurement = trial_of(spec), measurement_from(spec.measurement)
+    trial, measurement = _asked(spec)
     if trial.purpose.asks_answers:
         return min(measuring_limit_s(spec), START_ALLOWANCE_S + COMPARISON_S)
     per_run = requests_per_run(measurement, _promise(spec.promise), trial.confidence)
@@ -182,12 +183,17 @@ def _load(question: Question, listener: ProgressListener) -> _Work:
     return measure
 
 
-def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Question:
+def _asked(spec: LlamaTrialSpec) -> tuple[Trial, Measurement]:
     trial = trial_of(spec)
+    return trial, measurement_for(trial, measurement_from(spec.measurement))
+
+
+def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Question:
+    trial, measurement = _asked(spec)
     return Question(
         demand,
         _promise(spec.promise),
-        measurement_from(spec.measurement),
+        measurement,
         trial.rate,
         trial.confidence,
         trial.seed_block,

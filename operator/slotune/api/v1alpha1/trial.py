@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from slotune.api import quantities
-from slotune.api.forms import Form
+from slotune.api.forms import Form, matches
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
 from slotune.api.rules import Rule, TransitionRule, holds, immutable
@@ -78,11 +78,11 @@ class LlamaTrialSpec(Model):
     """How sure a Pass or Fail must be; a confirmation may have to be surer than the search."""
     attempt: Annotated[int, Field(ge=1, le=10)] = 1
     """2 when the first measurement was at fault."""
-    purpose: Literal["Baseline", "Search", "Confirm", "Explain", "Partial", "Sentinel", "Reference", "Quality"] = (
-        "Search"
-    )
-    """Why it was started. Three are measured differently: of a Sentinel its idle speed alone, of a Reference its
-    answers, of a Quality trial how far its answers lie from those of the reference."""
+    purpose: Literal[
+        "Baseline", "Search", "Confirm", "Explain", "Partial", "Finalist", "Sentinel", "Reference", "Quality"
+    ] = "Search"
+    """Why it was started. Four are measured differently: a Finalist for one run, of a Sentinel its idle speed alone, of
+    a Reference its answers, of a Quality trial how far its answers lie from those of the reference."""
     time_limit: PositiveDuration | None = None
     """Most time that it may take, the start included; no limit when absent."""
     reference: TrialReference | None = None
@@ -107,6 +107,7 @@ class LlamaTrialSpec(Model):
             lambda it: (float(it.request_rate) > 0) != (it.purpose in {"Reference", "Quality"}),
             "must be more than 0; of a Reference and a Quality trial, which get no load, it must be 0",
             ("request_rate", "purpose"),
+            f"!{matches('self.requestRate', quantities.DECIMAL_PATTERN)} || "
             "(double(self.requestRate) > 0.0) != (has(self.purpose) && self.purpose in ['Reference', 'Quality'])",
             at="requestRate",
         ),

@@ -122,11 +122,15 @@ def _said_to_keep(slo_met: Condition | None) -> bool | None:
 
 
 def _counts(references: References, understood: Understood, *, stands: bool) -> bool:
-    """Whether the stored answer is one to the question of now."""
+    """Whether the stored answer is one to the question of now, and one that the server of now can be made to run: what
+    slotune does not tune may be other flags by then."""
     status = references.status
     if status.recommendation is None or status.progress is None:
         return False
-    return stands or status.progress.inputs == understood.inputs
+    if not stands and status.progress.inputs != understood.inputs:
+        return False
+    candidate, written = wanted_candidate(references), understood.written
+    return candidate.extra_args == written.candidate.extra_args and candidate.variant in written.paths
 
 
 def _container(deployment: LlamaDeployment, understood: Understood | None, serving: Object | None) -> str:

@@ -58,7 +58,8 @@ def serve(draft: Draft, observed: Observed) -> bool:
 
 
 def _keep_the_service(draft: Draft, observed: Observed, container: str) -> None:
-    """The Service leads to where the pods that serve now listen, which may not be where the next ones will."""
+    """The Service leads to where the pods that serve now listen, which may not be where the next ones will. Where they
+    have no container of that name any more, or not yet, it stays as it is."""
     deployment, references = observed.references.deployment, observed.references
     assert deployment is not None
     written = references.raw["spec"]["template"]
@@ -66,6 +67,8 @@ def _keep_the_service(draft: Draft, observed: Observed, container: str) -> None:
     config_maps = {} if references.manifests is None else references.manifests.config_maps
     port = stated_port(PodTemplate.from_manifest(template), container, config_maps)
     wanted = serving_service(deployment, template, container, port)
+    if wanted is None:
+        return
     if observed.service is None or not _leads_there(observed.service["spec"], wanted["spec"]):
         draft.do(Apply(wanted, ROLLOUT_MANAGER))
 
@@ -79,9 +82,11 @@ def _leads_there(found: Object, wanted: Object) -> bool:
 def stated_port(
     template: PodTemplate, name: str, config_maps: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> int | None:
-    """Where the flags or variables say that llama-server listens; None when they say nothing that can be read here."""
+    """Where the flags or variables say that llama-server listens; None when they say nothing that can be read here, or
+    the pod has no container of that name."""
     container = template.container(name)
-    assert container is not None
+    if container is None:
+        return None
     pod = read_pod(template, container, config_maps)
     words = [word.text for word in pod.words]
     variables = {variable.name: variable.value for variable in pod.variables.values() if variable.value is not None}

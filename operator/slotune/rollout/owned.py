@@ -80,17 +80,20 @@ def serving_deployment(
 
 def serving_service(
     owner: LlamaDeployment, template: Mapping[str, Any], container: str, stated_port: int | None
-) -> dict[str, Any]:
-    """The Service for server-side apply: every serving pod, and never a trial.
+) -> dict[str, Any] | None:
+    """The Service for server-side apply: every serving pod, and never a trial. None: the pod has no such container.
 
     Args:
         owner: gives name and namespace.
-        template: raw pod template.
-        container: name of llama-server's container.
+        template: raw pod template of the pods that it leads to.
+        container: name of llama-server's container in it.
         stated_port: what the server's flags and variables say (``--port``); None when they say nothing. It is where
             the server listens, so a ``containerPort`` that says otherwise, which is only a note, does not count.
     """
-    number, name = _port(template, container, stated_port)
+    server = next((it for it in template["spec"]["containers"] if it["name"] == container), None)
+    if server is None:
+        return None
+    number, name = _port(server, stated_port)
     port = {"name": _SERVICE_PORT_NAME, "port": number, "protocol": "TCP", "targetPort": name or number}
     return {
         "apiVersion": "v1",
@@ -112,10 +115,10 @@ def owner_reference(owner: LlamaDeployment) -> dict[str, Any]:
     }
 
 
-def _port(template: Mapping[str, Any], container: str, stated: int | None) -> tuple[int, str | None]:
-    """Number and, where the pod names it, name of the port."""
-    server = next(it for it in template["spec"]["containers"] if it["name"] == container)
-    tcp = [it for it in server.get("ports") or () if it.get("protocol", "TCP") == "TCP"]
+def _port(server: Mapping[str, Any], stated: int | None) -> tuple[int, str | None]:
+    """Number and, where the pod names it, name of the port. What is no port at all is the API server's to refuse."""
+    ports = [it for it in server.get("ports") or () if isinstance(it, Mapping) and "containerPort" in it]
+    tcp = [it for it in ports if it.get("protocol", "TCP") == "TCP"]
     if stated is not None:
         tcp = [it for it in tcp if it["containerPort"] == stated]
     best = next((it for it in tcp if it.get("name") == _SERVICE_PORT_NAME), tcp[0] if tcp else {})

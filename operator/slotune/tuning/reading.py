@@ -175,7 +175,11 @@ def _what_runs(
     if replicas > most:
         raise InvalidInputError(*_too_few_allowed(manifests, gpu_class, most, replicas))
     baseline = baseline_of(manifests, models, gpu_class, build)
-    return (baseline if today is None else replace(baseline, candidate=today.candidate)), replicas
+    if today is None:
+        return baseline, replicas
+    # What is not tuned was never changed by slotune: it is what the template says by now.
+    candidate = replace(today.candidate, extra_args=baseline.candidate.extra_args)
+    return replace(baseline, candidate=candidate), replicas
 
 
 def _too_few_allowed(manifests: Manifests, gpu_class: str, most: int, replicas: int) -> tuple[str, int, str]:

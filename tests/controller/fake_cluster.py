@@ -342,7 +342,10 @@ class FakeCluster:
 
 
 def _plain(manifest: Object) -> Object:
-    metadata = {n: v for n, v in manifest["metadata"].items() if n not in {"managedFields", "resourceVersion"}}
+    """What counts as a change: who owns what, too, but not when they wrote it."""
+    metadata = {n: v for n, v in manifest["metadata"].items() if n != "resourceVersion"}
+    if "managedFields" in metadata:
+        metadata["managedFields"] = [{**one, "time": ""} for one in metadata["managedFields"]]
     return {**manifest, "metadata": metadata}
 
 

@@ -129,10 +129,20 @@ def _merged_order(left: list[Any], right: list[Any]) -> list[Any]:
     return order
 
 
+UPDATERS = frozenset({"kubectl-client-side-apply", "kubectl-edit", "helm"})
+"""Managers that write by PUT and PATCH."""
+
+
 def managed_fields(owners: Mapping[str, set[Path]], time: str) -> list[Object]:
     """``metadata.managedFields`` as an API server shows it."""
     return [
-        {"manager": manager, "operation": "Apply", "time": time, "fieldsType": "FieldsV1", "fieldsV1": _fields(paths)}
+        {
+            "manager": manager,
+            "operation": "Update" if manager in UPDATERS else "Apply",
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _fields(paths),
+        }
         for manager, paths in sorted(owners.items())
         if paths
     ]

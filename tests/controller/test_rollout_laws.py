@@ -48,7 +48,7 @@ def change(simulation: Simulation, **spec: Any) -> None:
 
 
 def hand_over_args(simulation: Simulation) -> None:
-    """What the message of FieldOwnedByOther tells people to do."""
+    """As after what the message of FieldOwnedByOther tells people to do."""
     owners = simulation.cluster.owners["Deployment", NAMESPACE, "web"]
     args = {path for path in owners["kubectl"] if path[-1] == "args"}
     owners["kubectl"] -= args
@@ -258,6 +258,43 @@ async def test_fields_that_others_own_are_never_taken():
     await simulation.run(most_s=HOUR)
     assert deployment(simulation, "web")["spec"] == before
     assert_good_statuses(simulation)
+
+
+async def test_who_follows_the_printed_words_hands_args_over_without_a_moment_in_which_production_lacks_them():
+    simulation = simulated(target(), targeting(**AUTO, **VERIFY))
+    await until(simulation, "Stalled", "True", "FieldOwnedByOther")
+    message = simulation.condition("Stalled")["message"]
+    assert message.index("--field-manager=slotune-rollout") < message.index("then take args out")
+    assert "force" not in message.replace("by force", "")
+    only = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE}}
+    args = {"spec": {"template": {"spec": {"containers": [{"name": "llama", "args": ARGS}]}}}}
+    await simulation.cluster.apply({**only, **args}, "slotune-rollout", force=False)
+    assert args_of(simulation, "web") == ARGS
+    assert simulation.says("Stalled") == ("True", "FieldOwnedByOther")
+    without = target(template__spec__containers__0__args=None)
+    await simulation.cluster.apply(without, "kubectl", force=False)
+    assert args_of(simulation, "web") == ARGS
+    await until(simulation, "Stalled", "True", "FieldOwnedByOther", most_s=1)
+    await simulation.cluster.apply(target(template__spec__containers__0__args=None), "kubectl", force=False)
+    await simulation.run(lambda: args_of(simulation, "web") != ARGS, most_s=HOUR)
+    args_now = args_of(simulation, "web")
+    assert args_now[args_now.index("-np") + 1] == "4"
+    await simulation.cluster.apply(without, "kubectl", force=False)
+    assert args_of(simulation, "web") == args_now
+
+
+@pytest.mark.parametrize("owner", ["kubectl-client-side-apply", "helm"])
+async def test_whose_next_apply_would_delete_args_is_not_told_to_let_go_of_them(owner):
+    """The three-way merge of kubectl apply deletes what it applied before and no longer finds in its manifest."""
+    simulation = simulated(targeting(**AUTO, **VERIFY))
+    simulation.cluster.put(target(), owner)
+    await until(simulation, "Stalled", "True", "FieldOwnedByOther")
+    message = simulation.condition("Stalled")["message"]
+    assert owner in message
+    assert "rollout.mode to Recommend" in message
+    assert "ConfigMap chat-recommendation" in message
+    assert "--field-manager" not in message
+    assert "take args out" not in message
 
 
 async def test_a_target_whose_args_were_handed_over_gets_the_answer_and_asks_no_new_question():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.api.labels import ROLLOUT_MANAGER
-from slotune.rollout.facts import Serving, Strategy, template_digest
+from slotune.rollout.facts import LAST_APPLIED, Serving, Strategy, template_digest
 from tests.rollout.objects import HASH, deployment, template
 
 
@@ -101,6 +102,32 @@ def test_owners_of_fields_are_read_from_managed_fields() -> None:
     assert found.args_owners == ("kubectl",)
     assert found.replicas_owners == ("hpa",)
     assert found.last_writer == "flux"
+
+
+@pytest.mark.parametrize(
+    ("managed", "last_applied", "want"),
+    [
+        pytest.param([], None, True, id="nobody owns them"),
+        pytest.param([entry("flux", of_args())], None, True, id="server-side apply"),
+        pytest.param([entry("helm", of_args(), operation="Update")], None, False, id="an update"),
+        pytest.param([entry("helm", of_args("proxy"), operation="Update")], None, True, id="an update of another one"),
+        pytest.param([entry("kubectl", of_args())], json.dumps(deployment()), False, id="a client applied them once"),
+        pytest.param([entry("kubectl", of_args())], "{}", False, id="what a client applied cannot be read"),
+        pytest.param(
+            [entry("flux", of_args())],
+            json.dumps(deployment(pods={"spec": {"containers": [{"name": "llama"}]}})),
+            True,
+            id="a client applied others",
+        ),
+    ],
+)
+def test_args_can_move_only_where_letting_go_of_them_deletes_none(
+    managed: list[dict[str, Any]], last_applied: str | None, want: bool
+) -> None:
+    raw = deployment(managed=managed)
+    if last_applied is not None:
+        raw["metadata"]["annotations"] = {LAST_APPLIED: last_applied}
+    assert read(raw).args_can_move == want
 
 
 def test_an_autoscaler_of_another_deployment_owns_nothing() -> None:

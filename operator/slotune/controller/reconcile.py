@@ -247,6 +247,6 @@ def _not_done(error: ClusterError) -> tuple[Reason, str]:
     if isinstance(error, UnavailableError):
         return Reason.UNAVAILABLE, f"{error.what} fails again and again: {error.message}. It is tried again."
     if isinstance(error, ConflictError) and conflict_of(error) is not None:
-        cure = "Let it give the field up, or set rollout.mode to Recommend."
+        cure = "Set rollout.mode to Recommend, and let the owner make the change."
         return Reason.FIELD_OWNED_BY_OTHER, f"{error.what} meets what others own: {error.message}. {cure}"
     return Reason.REFUSED_BY_CLUSTER, f"The API server refuses {error.what}: {error.message}."

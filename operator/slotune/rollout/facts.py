@@ -18,6 +18,7 @@ from slotune.api.labels import ROLLOUT_MANAGER
 
 __all__ = [
     "CANDIDATE_ANNOTATION",
+    "LAST_APPLIED",
     "RESTARTED",
     "SOURCE_ANNOTATION",
     "UNKNOWN_AUTOSCALER",
@@ -38,6 +39,9 @@ SOURCE_ANNOTATION: Final = "slotune.dev/source"
 
 UNKNOWN_AUTOSCALER: Final = "unknown (slotune may not list HorizontalPodAutoscalers)"
 """Stands for one that may be there: replicas are not written where an autoscaler may own them."""
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""``kubectl apply`` keeps there what it sent last, and takes away what is in it and no longer in the manifest."""
 
 RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 """``kubectl rollout restart`` writes it: new pods of the same configuration."""
@@ -172,6 +176,10 @@ class Serving:
     """Arguments of llama-server's container."""
     args_owners: tuple[str, ...]
     """Field managers of the container's args, slotune's own excluded."""
+    args_can_move: bool
+    """Whether all of those hold them by server-side apply. Then slotune may own them, too, before they let go. Whoever
+    writes otherwise (kubectl apply, Helm) compares with what it wrote last, and deletes from the object what is no
+    longer in its source."""
     replicas_owners: tuple[str, ...]
     """Field managers of the replicas, slotune's own excluded."""
     last_writer: str | None
@@ -224,6 +232,7 @@ class Serving:
             source=(metadata.get("annotations") or {}).get(SOURCE_ANNOTATION),
             args=tuple(args or ()),
             args_owners=_owners(managed, in_container),
+            args_can_move=_all_apply(managed, in_container) and not _was_applied_by_clients(metadata, container),
             replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
             last_writer=_last_writer(managed, ("f:spec", "f:template")),
             written_at=_written_at(managed, ("f:spec", "f:template")),
@@ -296,6 +305,25 @@ def _owners(managed: Sequence[JSON], path: Sequence[str | JSON]) -> tuple[str, .
     """Managers that own the field itself, sorted."""
     found = {str(entry.get("manager", "")) for entry in managed if _has_field(entry, path)}
     return tuple(sorted(found - {ROLLOUT_MANAGER}))
+
+
+def _all_apply(managed: Sequence[JSON], path: Sequence[str | JSON]) -> bool:
+    """Whether whoever owns the field does so by server-side apply."""
+    found = (entry for entry in managed if _has_field(entry, path) and entry.get("manager") != ROLLOUT_MANAGER)
+    return all(entry.get("operation") == "Apply" for entry in found)
+
+
+def _was_applied_by_clients(metadata: JSON, container: str) -> bool:
+    """Whether the next ``kubectl apply`` on a client takes args for its own, whoever changed them since; also where
+    what was written down of the last one cannot be read."""
+    written = (metadata.get("annotations") or {}).get(LAST_APPLIED)
+    if written is None:
+        return False
+    try:
+        containers = json.loads(written)["spec"]["template"]["spec"]["containers"]
+        return any(one.get("name") == container and "args" in one for one in containers)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True
 
 
 def _last_writer(managed: Sequence[JSON], path: Sequence[str | JSON]) -> str | None:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.rollout.facts import UNKNOWN_AUTOSCALER
 from slotune.rollout.situation import Situation
 from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, Wait
 from slotune.rollout.strategy import Choice, Refusal, choose_strategy
 
-__all__ = ["GATES", "GateAnswer", "chosen_strategy", "closed_gate"]
+__all__ = ["GATES", "GateAnswer", "apply_the_patch", "chosen_strategy", "closed_gate"]
 
 GateAnswer = NothingToDo | AwaitApproval | Refuse | Wait | Done
 _LOOK_AGAIN: Final = timedelta(seconds=30)
@@ -194,6 +195,13 @@ def chosen_strategy(it: Situation) -> Choice | Refusal:
     )
 
 
+def apply_the_patch(it: Situation) -> str:
+    """What is safe whoever owns a field: the owner makes the change."""
+    name = None if it.intent.wanted is None else it.intent.wanted.patch_config_map
+    patch = f"the patch in ConfigMap {name}" if name else "the recommended settings"
+    return f"Set spec.rollout.mode to Recommend and put {patch} into the source of the Deployment"
+
+
 def _replicas(count: int | None) -> str:
     return "1 replica" if count == 1 else f"{count} replicas"
 
@@ -204,9 +212,16 @@ def _unready(it: Situation) -> str:
 
 
 def _hand_over(it: Situation, owners: tuple[str, ...]) -> str:
-    return (
+    """The cure that never takes args away from production: where their owner would delete them on letting go, none."""
+    said = (
         f"args of container {it.intent.container} in Deployment {it.serving.name} belong to {', '.join(owners)}, and "
-        "slotune takes nothing by force. Either set spec.rollout.mode to Recommend and apply the patch yourself, or "
-        "hand them over: remove args there after kubectl apply --server-side --field-manager=slotune-rollout "
-        "--force-conflicts of the same args"
+        f"slotune takes nothing by force. {apply_the_patch(it)}"
+    )
+    if not it.serving.args_can_move:
+        return said
+    return (
+        f"{said}. Or hand them over, in this order: first kubectl apply --server-side "
+        f"--field-manager={ROLLOUT_MANAGER} a manifest with the name of the Deployment, the name of the container and "
+        f"the args that run now, and nothing else; then take args out of what {' and '.join(owners)} applies, and "
+        "apply that"
     )

@@ -126,9 +126,9 @@ def _reverted(it: Situation) -> RolloutStep:
     if reverts >= MOST_REVERTS:
         message = (
             f"{who} put the old pod template of Deployment {it.serving.name} back {reverts} times. Put the new flags "
-            "into its source (status.recommendation has the patch) with spec.rollout.mode Recommend, or let it ignore "
-            f"args of container {it.intent.container} (Argo CD: ignoreDifferences with RespectIgnoreDifferences; Flux: "
-            "kustomize.toolkit.fluxcd.io/ssa: Merge). Any change of the spec starts again"
+            "into its source (status.recommendation has the patch) with spec.rollout.mode Recommend, or let Argo CD "
+            f"ignore args of container {it.intent.container} (ignoreDifferences with RespectIgnoreDifferences). Any "
+            "change of the spec starts again"
         )
         return WriteAhead(it.stopped("RevertedByOther", message).with_record(reverts=reverts), message)
     again = {"template_digest": None, "started_at": stamp(it.now), "reverts": reverts}

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from slotune.api.v1alpha1 import RolloutRecord
-from slotune.rollout.gates import chosen_strategy, closed_gate
+from slotune.rollout.gates import apply_the_patch, chosen_strategy, closed_gate
 from slotune.rollout.memory import span, stamp
 from slotune.rollout.proving import POLL, begin_way_back
 from slotune.rollout.situation import Situation
@@ -120,8 +120,7 @@ def _applying(it: Situation) -> RolloutStep:
     conflict = it.readings.conflict
     if conflict is not None:
         message = (
-            f"{conflict.field} belongs to {conflict.manager}, and slotune takes nothing by force: set "
-            "spec.rollout.mode to Recommend and apply the patch yourself, or remove the field there"
+            f"{conflict.field} belongs to {conflict.manager}, and slotune takes nothing by force. {apply_the_patch(it)}"
         )
         return WriteAhead(it.at_stage("Deferred", reason="FieldOwnedByOther", message=message), message)
     chosen = chosen_strategy(it)

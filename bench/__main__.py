@@ -16,6 +16,7 @@ BENCHES = {
     "search_space": "accelerator minutes that five searches spend on one simulated space",
     "false_promotion": "how often a configuration that just misses the promise is promoted, and one with room is",
     "load_client": "how late the load client sees a token, at known times",
+    "repeatability": "whether the demo, tuned three times in a row, gets one answer",
     "fleet": "how the operator carries a thousand LlamaDeployments on a real API server",
 }
 

@@ -25,7 +25,10 @@ def test_a_demo_says_what_was_lowered_and_what_that_means() -> None:
     assert len(sentences) == 6
     assert lowered_in_short(demo_like().problem.measurement) == (
         "Lowered for this run: confidence 80 % (else 95 %), 2 runs (else 5), 30 requests a run (else 200), "
-        "6 to warm up (else 50)."
+        "6 to warm up (else 50), no look at whether the machine drifts."
+    )
+    assert lowered_in_short(Measurement(drift_limit=0.3)) == (
+        "Lowered for this run: a drift of 30 % allowed (else 3 %)."
     )
 
 

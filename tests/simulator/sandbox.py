@@ -11,6 +11,7 @@ from slotune.load.latency_summary import summarize
 from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.load.summary import IdleProbe
 from slotune.sandbox.protocol import Measured, ProgressListener
+from slotune.search.finalists import measurement_for
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.curtailment import StopRule
@@ -99,7 +100,7 @@ def _measure(
     machine, facts = machines[trial.candidate.gpu_class], problem.models[trial.candidate.variant]
     if not machine.fits(facts, trial.candidate):
         return _crash(trial, machine), ()
-    settings, promise = problem.measurement, problem.promise
+    settings, promise = measurement_for(trial, problem.measurement), problem.promise
     idle = probe(trial, problem, machine)
     seconds = machine.start_s + _probe_seconds(idle, problem)
     if trial.purpose is Purpose.SENTINEL:

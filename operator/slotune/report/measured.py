@@ -105,6 +105,10 @@ def lowered_in_short(measurement: Measurement) -> str:
     ):
         if now < usual:
             parts.append(f"{now} {name} (else {usual})")
+    if measurement.sentinel_every == 0:
+        parts.append("no look at whether the machine drifts")
+    elif measurement.drift_limit > full.drift_limit:
+        parts.append(f"a drift of {percent(measurement.drift_limit)} allowed (else {percent(full.drift_limit)})")
     return f"Lowered for this run: {', '.join(parts)}." if parts else ""
 
 

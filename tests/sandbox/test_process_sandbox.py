@@ -63,6 +63,14 @@ async def test_one_candidate_of_a_real_model_is_measured_and_its_parts_add_up(de
     assert result.host_memory_peak_bytes is not None
     assert parts.cached_share is not None
     assert parts.cached_share > 0.3
+    cache = result.cache
+    assert cache is not None
+    assert cache.theoretical_reuse == pytest.approx(64 / 96)
+    assert cache.effectiveness == pytest.approx(1.0, abs=0.2)
+    assert cache.cold_reuse == 0.0
+    assert cache.warm_reuse == pytest.approx(64 / 96)
+    assert cache.canaries >= 2, "on a busy machine some are not answered in time"
+    assert cache.foreign == 0
 
 
 async def test_queue_and_reading_add_up_to_ttft_by_the_servers_own_clock(demo_model, tmp_path):

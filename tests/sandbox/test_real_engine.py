@@ -15,6 +15,10 @@ from slotune.llama.effective import check_effective, effective_values
 from slotune.llama.engine import find_engine
 from slotune.llama.failures import FailureClass
 from slotune.llama.flags import to_args
+from slotune.load.cache_facts import CacheFacts
+from slotune.load.target import Target
+from slotune.sandbox import canary as canaries_module
+from slotune.sandbox.canary import Canaries, Canary
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, new_alias
 from slotune.sandbox.process_tree import descendants
 from tests.sandbox.processes import running
@@ -192,3 +196,34 @@ async def test_response_headers_come_when_a_slot_takes_the_request(demo_model: P
     early, late = sorted((first, second), key=lambda seen: seen.headers_s)
     assert late.headers_s > early.events_s[-4], "the one slot was still busy, and the headers of the other came"
     assert late.headers_s < late.events_s[0]
+
+
+async def test_a_real_model_shows_a_foreign_context_in_its_answers_and_none_where_there_is_none(
+    demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's own cache is sound, so the fault is made here: somebody else's prompt goes before each canary."""
+    monkeypatch.setattr(canaries_module, "LIMIT_S", 120.0)  # the test is about answers, however busy the machine is
+    honest = canaries_module._answer
+
+    async def leaking(server, canary, *more, cold):  # type: ignore[no-untyped-def]  # takes what it replaces takes
+        if cold:
+            return await honest(server, canary, *more, cold=True)
+        return await honest(server, Canary((*range(20_000, 20_060), *canary.ids), 0), *more, cold=True)
+
+    one = replace(SMALL, cache_ram_mib=32, cache_idle_slots=True)
+    async with engine_process(demo_model, tmp_path, one) as process:
+        vocabulary = (await process.server.model()).vocabulary
+        assert vocabulary is not None
+        canaries = Canaries(Target(process.base_url), [], vocabulary, 7)
+        await canaries.take_cold()
+        await canaries.look()
+        await canaries.look()
+        sound = canaries.on(CacheFacts())
+        monkeypatch.setattr(canaries_module, "_answer", leaking)
+        await canaries.look()
+        leaked = canaries.on(CacheFacts())
+
+    assert (sound.canaries, sound.foreign) == (8, 0)
+    assert sound.canary_divergence is not None
+    assert sound.canary_divergence < 0.01
+    assert leaked.foreign > 0

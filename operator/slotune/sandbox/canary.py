@@ -21,6 +21,7 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import orjson
@@ -43,6 +44,9 @@ ASKED = 128
 """Likeliest tokens that are compared: with ten, an answer from another context could look the same."""
 LIMIT_S = 15.0
 """Most seconds that a round may take; what is not answered by then is not compared."""
+
+CERTAIN = 10_000.0
+"""Added to a logit so that no other can exceed it."""
 
 FOREIGN_NATS = 0.05
 """Divergence of an answer from its first one, from which it was given from another context. One's own context read from
@@ -111,6 +115,7 @@ class Canaries:
         self._fresh = iter(
             make_canaries(beginnings, vocabulary, secret ^ number, count=1)[0] for number in itertools.count(1)
         )
+        self._letter: int | None = None
         self._cold: dict[int, Likeliest] = {}
         self._noise = 0.0
         self._furthest: float | None = None
@@ -120,6 +125,7 @@ class Canaries:
 
     async def take_cold(self) -> None:
         """Keep what the fresh server answers to each canary without any cache."""
+        self._letter = await self._plain_letter()
         first = await self._ask(self._known, cold=True, at_once=False)
         again = await self._ask(self._known, cold=True, at_once=True)
         for number, (one, other) in enumerate(zip(first, again, strict=True)):
@@ -170,11 +176,22 @@ class Canaries:
             canary_divergence=self._furthest,
         )
 
+    async def _plain_letter(self) -> int | None:
+        """A token to generate: of one that ends within a character the server keeps text and probabilities back."""
+        async with LlamaServer(self._target.url(""), api_key=self._target.api_key) as server:
+            try:
+                said = await server.post("/tokenize", orjson.dumps({"content": "a", "add_special": False}))
+            except ServerError:
+                return None
+        tokens = said.get("tokens") if isinstance(said, dict) else None
+        last = tokens[-1] if isinstance(tokens, list) and tokens else None
+        return last if isinstance(last, int) else None
+
     async def _ask(self, canaries: Sequence[Canary], *, cold: bool, at_once: bool) -> list[_Answer | None]:
         answers: list[_Answer | None] = [None] * len(canaries)
 
         async def one(server: LlamaServer, number: int) -> None:
-            answers[number] = await _answer(server, canaries[number], self._asked, cold=cold)
+            answers[number] = await _answer(server, canaries[number], self._asked, self._letter, cold=cold)
 
         url = self._target.url("")
         try:
@@ -192,9 +209,12 @@ class Canaries:
         return answers
 
 
-async def _answer(server: LlamaServer, canary: Canary, asked: int, *, cold: bool) -> _Answer | None:
-    """What comes next, or None where the server does not say."""
-    body = {
+async def _answer(server: LlamaServer, canary: Canary, asked: int, letter: int | None, *, cold: bool) -> _Answer | None:
+    """What comes next, or None where the server does not say.
+
+    ``letter`` is what it is made to generate: its probabilities are those before sampling, so they stay what they are.
+    """
+    body: dict[str, Any] = {
         "prompt": canary.ids,
         "n_predict": 1,
         "n_probs": asked,
@@ -202,6 +222,8 @@ async def _answer(server: LlamaServer, canary: Canary, asked: int, *, cold: bool
         "temperature": 0,
         "response_fields": (*RESPONSE_FIELDS, "timings"),
     }
+    if letter is not None:
+        body["logit_bias"] = [[letter, CERTAIN]]
     if cold:
         body["cache_prompt"] = False
     try:

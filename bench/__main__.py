@@ -14,6 +14,7 @@ BENCHES = {
     "startup": "how long the command line takes to answer",
     "memory_prediction": "predicted against allocated memory, on a real engine",
     "search_space": "accelerator minutes that five searches spend on one simulated space",
+    "recorded_grid": "minutes and regret of several searches on spaces that a real engine measured as a whole",
     "false_promotion": "how often a configuration that just misses the promise is promoted, and one with room is",
     "load_client": "how late the load client sees a token, at known times",
     "repeatability": "whether the demo, tuned three times in a row, gets one answer",

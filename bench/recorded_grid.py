@@ -30,7 +30,7 @@ from slotune.tuning.search_file import SUFFIX, read_search
 
 RECORDED = Path(__file__).resolve().parent.parent / "tests" / "recorded"
 CONFIGURATIONS = 12
-"""What Optuna may try: the spaces have between 7 and 30."""
+"""What Optuna may try at most; never more than there are."""
 
 
 class NotRecordedError(Exception):
@@ -106,14 +106,14 @@ def strategies(recorded: RecordedSearch, optimum: int) -> list[Row]:
         return RecordedLaboratory(recorded)
 
     problem = new().problem
-    axes = varying(problem)
+    tries = min(CONFIGURATIONS, len(problem.candidates))
     return [
         grid_of_counts(new()),
         replace(grid_of_counts(RecordedLaboratory(recorded, curtailed=True)), note="(with our early stop)"),
         auto_tune(new()),
         coordinate_moves(new(), moves(problem)),
         *random_ladder(new, optimum),
-        tpe(new, axes, lambda values: configuration(problem.baseline, values), CONFIGURATIONS),
+        tpe(new, varying(problem), lambda values: configuration(problem.baseline, values), tries),
         ours("ours", RecordedLaboratory(recorded, curtailed=True), refine=without_what_cannot_fit),
     ]
 

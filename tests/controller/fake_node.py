@@ -7,6 +7,7 @@ do from a real load client.
 
 from __future__ import annotations
 
+import base64
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,14 +19,17 @@ from typing import Any
 from slotune.api.labels import LOAD_CLIENT, SURVEY_LABEL
 from slotune.api.v1alpha1.trial import LlamaTrialSpec
 from slotune.controller.cluster import Object
-from slotune.controller.kinds import DEPLOYMENT, EVENT, JOB, POD
+from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, POD
 from slotune.llama.failures import FailureClass
 from slotune.llama.model_facts import LayerCache, ModelFacts
+from slotune.quality.coarse import Likeliest
+from slotune.quality.reference import Reference, Walk
 from slotune.sandbox.job import TRIAL_SPEC_ANNOTATION
+from slotune.sandbox.outcomes import invalid
 from slotune.sandbox.protocol import Progress
-from slotune.sandbox.report_stream import progress_line, record_frames, result_frames, summary_of
+from slotune.sandbox.report_stream import progress_line, record_frames, reference_frames, result_frames, summary_of
 from slotune.sandbox.survey_report import SurveyError, survey_frames
-from slotune.search.trial import Trial, TrialResult
+from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.trial_objects import trial_of
 from tests.controller.fake_cluster import FakeCluster
 
@@ -60,6 +64,12 @@ def tiny_model(name: str) -> ModelFacts:
     )
 
 
+def tiny_reference(token: int) -> Reference:
+    """One step of one prompt."""
+    likeliest = Likeliest((token, 1), (-0.5, -1.5))
+    return Reference((Walk((1, 2, 3), (token,), (likeliest,)),), top=2, vocabulary=512, tokenizer="t")
+
+
 @dataclass
 class FakeNode:
     """Jobs and Deployments of a :class:`FakeCluster`, brought forward by :meth:`tick`."""
@@ -76,6 +86,8 @@ class FakeNode:
     """What llama-server says of itself."""
     image_id: str = ""
     """Of llama-server's image, as kubelet names it; empty: it says none."""
+    recorded: Reference = field(default_factory=lambda: tiny_reference(4))
+    """What a trial of the reference records."""
     refused: str = ""
     """Why the API server takes no pod of a Job; empty: it takes them."""
     deploys_s: float = 20.0
@@ -128,9 +140,27 @@ class FakeNode:
     def _result(self, job: Object, trial: Trial) -> TrialResult:
         uid = job["metadata"]["uid"]
         if uid not in self._results:
-            result = self.measure(trial)
+            result = self._answered(job, self.measure(trial))
             self._results[uid] = replace(result, gpu_seconds=float(max(2, round(result.gpu_seconds))))
         return self._results[uid]
+
+    def _answered(self, job: Object, result: TrialResult) -> TrialResult:
+        """A look at answers is one at what the pod has mounted."""
+        if result.reference:
+            return replace(result, reference=self.recorded.digest)
+        if result.quality is None:
+            return result
+        mounted = self._mounted_reference(job)
+        if mounted is None:
+            return invalid(replace(result, quality=None), "ReferenceMissing", "nothing was compared")
+        digest = Reference.from_bytes(mounted).digest
+        return replace(result, quality=replace(result.quality, reference_digest=digest), reference=digest)
+
+    def _mounted_reference(self, job: Object) -> bytes | None:
+        sources = job["spec"]["template"]["spec"]["volumes"][-1]["projected"]["sources"]
+        named = [one["configMap"]["name"] for one in sources if one.get("configMap", {}).get("optional")]
+        kept = [self.cluster.find(CONFIG_MAP, job["metadata"]["namespace"], name) for name in named]
+        return base64.b64decode(kept[0]["binaryData"]["reference"]) if kept and kept[0] is not None else None
 
     def _bring_forward(self, job: Object) -> None:
         if any(one["type"] in {"Complete", "Failed"} for one in (job.get("status") or {}).get("conditions") or ()):
@@ -245,7 +275,10 @@ class FakeNode:
             self._job_is(job, "Failed", "PodFailurePolicy")
             return
         ended_at = began + timedelta(seconds=result.gpu_seconds)
-        said = _text([*result_frames(result), *record_frames(RECORD)])
+        kept = record_frames(RECORD) if asked.purpose.puts_load else ()
+        if asked.purpose is Purpose.REFERENCE and result.passed:
+            kept = reference_frames(self.recorded.to_bytes())
+        said = _text([*kept, *result_frames(result)])
         self._says(job, pod, said)
         message = summary_of(result).decode()
         client = _ended(LOAD_CLIENT, 0, began, ended_at, message)

@@ -67,8 +67,8 @@ def test_pairs_that_differ_too_much_are_counted_under_their_reason():
 @pytest.mark.parametrize(
     ("purpose", "variant", "want"),
     [
-        (Purpose.REFERENCE, "F16", "F16 with KV cache f16: its answers are recorded as the reference"),
-        (Purpose.QUALITY, "Q8_0", "Q8_0 with KV cache f16: do its answers hold?"),
+        (Purpose.REFERENCE, "F16", "recording answers of F16 with KV cache f16 as the reference"),
+        (Purpose.QUALITY, "Q8_0", "comparing answers of Q8_0 with KV cache f16"),
     ],
 )
 def test_a_look_at_answers_is_told_by_its_pair(purpose, variant, want):

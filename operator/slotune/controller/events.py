@@ -47,6 +47,10 @@ _ACTIONS: Final = {
 }
 _NOT_WORTH_A_LINE: Final = frozenset({Reason.PENDING, Reason.NO_RECOMMENDATION})
 """That nothing is known yet, or nothing was found, is said by another condition, or by none."""
+_NO_REFERENCE: Final = (
+    "no answers can be compared, so weights and KV types other than today's are set aside, and the search goes on with "
+    "the rest. Mark a model that runs here as the reference, or allow a GPU class that holds this one. Why: "
+)
 _REPORTING_CONTROLLER: Final = "slotune.dev/operator"
 _LONGEST_OBJECT_NAME: Final = 200
 
@@ -85,14 +89,16 @@ def transitions(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> 
 
 
 def trial_ended(trial_name: str, result: TrialResult, label: str) -> EventNote | None:
-    """That a trial ended, for its LlamaDeployment; None for those that put no promise to the question.
+    """That a trial ended, for its LlamaDeployment; None for those that put no promise to the question, and for a
+    reference that was recorded.
 
-    A candidate that fails is what a search is made of, so it is no warning; a measurement that was at fault is one.
+    A candidate that fails is what a search is made of, so it is no warning; a measurement that was at fault is one, and
+    so is a reference that cannot be recorded.
     ``label`` says what was measured: ``16 slots at 1.5/s``.
     """
-    if result.trial.purpose in {Purpose.SENTINEL, Purpose.REFERENCE, Purpose.FINALIST}:
+    verdict, records = result.verdict, result.trial.purpose is Purpose.REFERENCE
+    if result.trial.purpose in {Purpose.SENTINEL, Purpose.FINALIST} or (records and result.passed):
         return None
-    verdict = result.verdict
     outcome = {
         Outcome.PASS: "TrialPassed",
         Outcome.FAIL: "TrialFailed",
@@ -101,7 +107,9 @@ def trial_ended(trial_name: str, result: TrialResult, label: str) -> EventNote |
     }[verdict.outcome]
     code = verdict.code if result.failure is None else result.failure.value
     note = f"{label}: {verdict.outcome.value} ({word(code)}): {said_in_public(verdict.reason)} [{trial_name}]"
-    warns = verdict.outcome is Outcome.INVALID
+    if records and verdict.outcome is Outcome.FAIL:
+        note = f"{label}: {verdict.outcome.value} ({word(code)}): {_NO_REFERENCE}{said_in_public(verdict.reason)}"
+    warns = verdict.outcome is Outcome.INVALID or records
     return EventNote("Warning" if warns else "Normal", outcome, "MeasureCandidate", note, trial_name)
 
 

@@ -20,6 +20,7 @@ from slotune.controller.backoff import LONGEST_S
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import timestamp
 from slotune.controller.kinds import JOB
+from slotune.controller.recordings import reference_config_map, reference_manifest
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Retry, Waiting
 from slotune.sandbox.pod_facts import JobFacts
 from slotune.tuning.trial_objects import completed_status
@@ -159,9 +160,12 @@ def _delete(flight: Flight) -> tuple[Action, ...]:
 
 
 def _records(flight: Flight, ended: Ended) -> tuple[Action, ...]:
-    """The record of every request, in a ConfigMap that goes with the trial."""
+    """The record of every request, or the answers that were recorded, in a ConfigMap that goes with the trial."""
+    kept: tuple[Action, ...] = ()
+    if ended.reference is not None:
+        kept = (reference_manifest(flight.raw, owner_reference(flight.raw), ended.reference),)
     if ended.record is None:
-        return ()
+        return kept
     metadata = flight.raw["metadata"]
     manifest: Object = {
         "apiVersion": "v1",
@@ -174,7 +178,7 @@ def _records(flight: Flight, ended: Ended) -> tuple[Action, ...]:
         },
         "binaryData": {"requests.jsonl.gz": base64.b64encode(ended.record).decode()},
     }
-    return (Apply(manifest, SANDBOX_MANAGER),)
+    return (Apply(manifest, SANDBOX_MANAGER), *kept)
 
 
 def owner_reference(raw: Object) -> Object:
@@ -197,6 +201,7 @@ def _completed(flight: Flight, ended: Ended, now: datetime) -> Action:
         environment=ended.environment,
         job_name=flight.name,
         record_config_map=None if ended.record is None else record_config_map(flight.name),
+        reference_config_map=None if ended.reference is None else reference_config_map(flight.name),
     )
     return _status(flight, status.model_copy(update={"interruptions": flight.interruptions}))
 

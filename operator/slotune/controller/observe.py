@@ -32,6 +32,7 @@ from slotune.controller.merged_template import lost_names, with_merged_template
 from slotune.controller.observed import Observed
 from slotune.controller.production_looks import ProductionLooks
 from slotune.controller.production_stage import production_of
+from slotune.controller.recording_look import lost_reference
 from slotune.controller.references import References, gather_references, parse, rival_of
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
@@ -149,7 +150,8 @@ class Observer:
         space = understood.space
         hardware = {name: one.is_gpu for name, one in space.hardware.items()}
         trials = await self._trials_of(references, space.contexts, hardware, now, understood.surveyed.image_id)
-        observed = self._with_retuning(replace(observed, trials=trials), understood)
+        lost = await lost_reference(trials, references.key[0], self._cluster)
+        observed = self._with_retuning(replace(observed, trials=trials, lost_reference=lost), understood)
         return await self._with_rollout(observed, understood)
 
     async def _without_reading(self, raw: Object) -> References:

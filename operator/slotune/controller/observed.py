@@ -8,6 +8,7 @@ from datetime import datetime
 from slotune.api.v1alpha1 import Production
 from slotune.controller.children import TakenError
 from slotune.controller.cluster import Object
+from slotune.controller.recordings import LostReference
 from slotune.controller.references import References
 from slotune.controller.retune import Verdict
 from slotune.controller.settings import Settings
@@ -47,6 +48,8 @@ class Observed:
     """None while the weights were not looked at, and nothing else is in the way."""
     survey: Survey | None = None
     trials: Trials = field(default_factory=Trials)
+    lost_reference: LostReference | None = None
+    """Recorded answers that a comparison is about to need, and that are gone."""
     running: int = 0
     """Trials that run in the whole cluster."""
     serving: Object | None = field(default=None, repr=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slotune.api.labels import CONTEXT_LABEL, DEPLOYMENT_LABEL, MADE_FROM_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL
-from slotune.api.v1alpha1 import Question
+from slotune.api.v1alpha1 import LlamaTrial, Question, TrialReference
 from slotune.api.v1alpha1.meta import API_VERSION
 from slotune.api.v1alpha1.trial import LlamaTrialSpec
 from slotune.controller.actions import Create, Delete
@@ -19,12 +19,14 @@ from slotune.controller.flights import POLL_S, Flight, Landing, land, owner_refe
 from slotune.controller.image_build import read_again
 from slotune.controller.kinds import JOB, LLAMA_TRIAL
 from slotune.controller.observed import Observed
+from slotune.controller.recordings import LostReference, forget, usable_references
 from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
 from slotune.controller.trial_pods import job_of, start_trial
 from slotune.controller.understanding import Understood
 from slotune.diagnose.binding import binding_constraint
-from slotune.sandbox.judgement import Blocked, Waiting
+from slotune.sandbox.judgement import Blocked, Ended, Waiting
 from slotune.sandbox.kept_template import UnusableTemplateError
+from slotune.search.answers import judged
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision, DecisionKind
 from slotune.search.problem import Problem
@@ -50,6 +52,8 @@ class Search:
     """Why it can't go on without somebody."""
     names: dict[str, str] = field(default_factory=dict)
     """Name of the LlamaTrial by trial key."""
+    references: tuple[TrialReference, ...] = field(default=(), repr=False)
+    """What comparisons may compare with, the next one with the last."""
     asked: LlamaTrialSpec | None = field(default=None, repr=False)
     """What the trial that runs or comes next asks; None when nothing is to be measured."""
 
@@ -57,16 +61,17 @@ class Search:
 def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
     """One step of the search."""
     trials = observed.trials
-    found = [(trial, result) for trial in trials.finished if (result := result_of(trial)) is not None]
+    found = _found(observed)
     results = tuple(result for _, result in found)
     names = {understood.space.key(result.trial): trial.metadata.name for trial, result in found}
     problem = understood.refined(results)
     _tidy(draft, observed)
-    flights = [flight for flight in trials.flights if _still_asked(flight, problem)]
+    references = usable_references(problem, found)
+    flights = [flight for flight in trials.flights if _still_asked(flight, problem, references)]
     for flight in trials.flights:
         if flight not in flights:
             _cancel(draft, flight)
-    state = Search(problem, results, names=names)
+    state = Search(problem, results, names=names, references=references)
     if words := read_again(draft, observed, understood):
         return _progressed(draft, observed, replace(state, purpose=Purpose.BASELINE, doing=words), [])
     if (failed := _baseline_that_does_not_start(problem, results)) is not None:
@@ -78,6 +83,8 @@ def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
         )
         blocked = Blocked("BaselineDoesNotStart", f"{words}. {cure}")
         return _progressed(draft, observed, Search(problem, results, None, Purpose.BASELINE, "", blocked, names), [])
+    if observed.lost_reference is not None:
+        return _record_again(draft, observed, state, flights, observed.lost_reference)
     if flights:
         return _go_on(draft, observed, understood, state, flights)
     step = next_step(problem, results)
@@ -85,6 +92,11 @@ def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
         draft.set(failures=None)
         return _progressed(draft, observed, Search(problem, results, _bound(problem, results, step), names=names), [])
     return _ask(draft, observed, understood, state, step)
+
+
+def _found(observed: Observed) -> list[tuple[LlamaTrial, TrialResult]]:
+    trials = observed.trials.finished
+    return [(trial, result) for trial in trials if (result := result_of(trial)) is not None]
 
 
 def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search, trial: Trial) -> Search:
@@ -103,14 +115,25 @@ def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search
         measurement=spec.measurement,
         pod_template_digest=understood.pod_digest,
         workload_digest=state.problem.demand.identity,
+        reference=state.references[-1] if trial.purpose is Purpose.QUALITY and state.references else None,
     )
     manifest = _manifest(asked, trial_name(name, key), namespace, observed.references.raw)
     draft.do(Create(manifest))
     draft.look_again(POLL_S)
     running = [RunningTrial(trial_name(name, key), trial)]
     words = doing(state.problem, state.results, running)
-    after = Search(state.problem, state.results, None, trial.purpose, words, None, state.names, asked)
+    after = replace(state, purpose=trial.purpose, doing=words, asked=asked)
     return _progressed(draft, observed, after, running)
+
+
+def _record_again(
+    draft: Draft, observed: Observed, state: Search, flights: Sequence[Flight], lost: LostReference
+) -> Search:
+    """Before a comparison gets its pod: what it was to be compared with is gone."""
+    for flight in flights:
+        if flight.trial.spec.reference is not None:
+            _cancel(draft, flight)
+    return _progressed(draft, observed, replace(state, purpose=Purpose.REFERENCE, doing=forget(draft, lost)), [])
 
 
 def _go_on(
@@ -118,7 +141,7 @@ def _go_on(
 ) -> Search:
     """Land every trial under way. There is one at a time, unless a kill came at a bad moment."""
     running, blocked = [], None
-    for flight in flights:
+    for flight in [_with_verdict(flight, state) for flight in flights]:
         trial = trial_of(flight.trial.spec)
         if flight.job is None:
             try:
@@ -148,8 +171,17 @@ def _go_on(
     blocked = blocked or _still_blocked(draft)
     words = doing(state.problem, state.results, running)
     purpose = trial_of(flights[0].trial.spec).purpose
-    after = Search(state.problem, state.results, None, purpose, words, blocked, state.names, flights[0].trial.spec)
+    after = replace(state, purpose=purpose, doing=words, blocked=blocked, asked=flights[0].trial.spec)
     return _progressed(draft, observed, after, running)
+
+
+def _with_verdict(flight: Flight, state: Search) -> Flight:
+    """The end of a comparison with the verdict on its numbers: a pod knows neither the limits nor the noise."""
+    ended = flight.judgement
+    if not isinstance(ended, Ended) or ended.result.quality is None:
+        return flight
+    result = judged(state.problem, [*state.results, ended.result])[-1]
+    return replace(flight, judgement=replace(ended, result=result))
 
 
 def _waits_for_what_was(observed: Observed, understood: Understood, flight: Flight) -> bool:
@@ -254,11 +286,14 @@ def _bound(problem: Problem, results: Sequence[TrialResult], decision: Decision)
     return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)
 
 
-def _still_asked(flight: Flight, problem: Problem) -> bool:
-    """Whether a trial answers a question of this search: of one context, and of a candidate that may still win."""
+def _still_asked(flight: Flight, problem: Problem, references: Sequence[TrialReference]) -> bool:
+    """Whether a trial answers a question of this search: of one context, and of a candidate that may still win, or with
+    what comparisons compare with by now."""
     trial = trial_of(flight.trial.spec)
     candidate = trial.candidate
     if candidate.variant not in problem.models or flight.trial.spec.context_digest != problem.context_of(trial):
+        return False
+    if trial.purpose is Purpose.QUALITY and flight.trial.spec.reference not in references:
         return False
     if trial.purpose.asks_answers:
         return problem.quality is not None and candidate.gpu_class in problem.hardware

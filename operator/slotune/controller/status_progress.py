@@ -98,9 +98,9 @@ def doing(problem: Problem, results: Sequence[TrialResult], running: Sequence[Ru
 def trial_label(problem: Problem, trial: Trial) -> str:
     """``16 slots at 1.5/s``: what a trial puts to the question."""
     if trial.purpose is Purpose.REFERENCE:
-        return f"{pair_of(trial.candidate).label}: its answers are recorded as the reference"
+        return f"recording answers of {pair_of(trial.candidate).label} as the reference"
     if trial.purpose is Purpose.QUALITY:
-        return f"{pair_of(trial.candidate).label}: do its answers hold?"
+        return f"comparing answers of {pair_of(trial.candidate).label}"
     label = settings_label(trial.candidate, problem.baseline)
     if trial.candidate.gpu_class != problem.baseline.gpu_class:
         label += f" on {trial.candidate.gpu_class}"

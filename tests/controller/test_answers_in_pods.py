@@ -278,7 +278,8 @@ async def test_answers_that_vanish_each_time_are_not_recorded_for_ever():
 
     await simulation.run(decided)
     assert [purpose for purpose, _ in looks(simulation)] == ["reference", "reference"]
-    assert "is gone" in rejected(simulation)["QualityUndecided"]
+    assert "is gone, and not for the first time" in rejected(simulation)["QualityUndecided"]
+    assert sum("then set spec.rerun" in note for note in notes(simulation)) == 1
     assert simulation.status()["recommendation"]["candidate"]["model"] == "F16"
 
 

@@ -32,7 +32,7 @@ from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.quality_gate import judge_floor, judge_quality
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["QUALITY_TOO_LOW", "QUALITY_UNDECIDED", "Answers", "PairStanding", "PairState", "judged"]
+__all__ = ["ATTEMPTS", "QUALITY_TOO_LOW", "QUALITY_UNDECIDED", "Answers", "PairStanding", "PairState", "judged"]
 
 ATTEMPTS = 2
 """Comparisons of one pair: the second one only after a first that was at fault."""

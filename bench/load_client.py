@@ -94,10 +94,10 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def mock() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run the mock in its own process; its report is filled in at the end."""
+def mock(*more: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Run the mock in its own process, with ``more`` options; its report is filled in at the end."""
     command = [sys.executable, str(Path(__file__).with_name("mock_server.py"))]
-    command += ["--first-ms", str(FIRST_S * 1e3), "--gap-ms", str(GAP_S * 1e3)]
+    command += ["--first-ms", str(FIRST_S * 1e3), "--gap-ms", str(GAP_S * 1e3), *more]
     report: dict[str, Any] = {}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

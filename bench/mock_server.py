@@ -304,14 +304,16 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--first-ms", type=float, default=200.0)
     parser.add_argument("--gap-ms", type=float, default=20.0)
+    parser.add_argument("--tokens", type=int, help="of every answer, whatever the request asks")
+    parser.add_argument("--skip", type=int, default=0, help="first requests that the reported rate does not count")
     options = parser.parse_args()
     made = [0]
 
     def respond(received: Received) -> Script:
         if received.path in ("/completion", "/v1/chat/completions"):
-            made[0] += received.asked_tokens
-            path = received.path
-            return steady(path, received.asked_tokens, options.first_ms / 1e3, options.gap_ms / 1e3)
+            tokens = options.tokens or received.asked_tokens
+            made[0] += tokens
+            return steady(received.path, tokens, options.first_ms / 1e3, options.gap_ms / 1e3)
         if received.path == "/metrics":
             lines = f"llamacpp:requests_processing {server.in_flight}\nllamacpp:requests_deferred 0\n"
             return document(f"{lines}llamacpp:tokens_predicted_total {made[0]}\n", content_type="text/plain")
@@ -329,7 +331,11 @@ def main() -> None:
             late = sorted(server.late_s) or [0.0]
             shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
             lateness = {name: round(late[int(share * (len(late) - 1))] * 1e3, 2) for name, share in shares.items()}
-            print(json.dumps({"late_ms": lateness, "writes": len(late), "cpu_s": round(time.process_time() - cpu, 1)}))
+            spent = round(time.process_time() - cpu, 1)
+            asked = [one.arrived_s for one in server.requests if one.method == "POST"][options.skip :]
+            rate = (len(asked) - 1) / (asked[-1] - asked[0]) if len(asked) > 1 else 0.0
+            report = {"late_ms": lateness, "writes": len(late), "cpu_s": spent, "requests_per_s": round(rate, 1)}
+            print(json.dumps(report))
 
     gc.disable()  # a pause would look like the client's error
     uvloop.run(serve())

@@ -120,9 +120,9 @@ def test_every_field_of_a_candidate_changes_the_arguments() -> None:
         "parallel_slots": 9, "context_per_slot": 512, "kv_unified": True, "batch_size": 999, "ubatch_size": 99,
         "cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attention": "auto", "cache_prompt": False,
         "cache_ram_mib": 7, "cache_idle_slots": True, "cache_reuse": 3, "gpu_layers": "5", "threads": 3,
-        "speculation": "ngram-mod", "extra_args": ("--jinja",),
+        "speculation": "ngram-mod", "extra_args": ("--jinja",), "backend_sampling": True,
     }  # fmt: skip
-    named_elsewhere = {"variant", "gpu_class"}
+    named_elsewhere = {"variant", "gpu_class", "speculation_tokens", "speculation_match", "draft"}
 
     assert set(other) == {field.name for field in fields(Candidate)} - named_elsewhere
     for name, value in other.items():

@@ -29,6 +29,10 @@ OTHER = Candidate(
     threads=8,
     speculation="ngram-mod",
     extra_args=("--verbose",),
+    speculation_tokens=32,
+    speculation_match=12,
+    draft="tiny",
+    backend_sampling=True,
 )
 
 

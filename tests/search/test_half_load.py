@@ -29,6 +29,18 @@ SHARED = candidate(slots=8, kv_unified=True)
         pytest.param(TODAY, GUESSING, True, id="guessed tokens may cost where few are busy"),
         pytest.param(TODAY, SHARED, True, id="one pool for all slots, which today's server lacks"),
         pytest.param(SHARED, replace(SHARED, parallel_slots=16), False, id="one pool, as users have it today"),
+        pytest.param(SHARED, TODAY, True, id="separate KV is slowest where slots are half full"),
+        pytest.param(SHARED, candidate(slots=1), False, id="one slot has one layout"),
+        pytest.param(TODAY, replace(TODAY, backend_sampling=True), True, id="sampling on the GPU helps many slots"),
+        pytest.param(
+            replace(TODAY, backend_sampling=True),
+            replace(TODAY, backend_sampling=True, parallel_slots=16),
+            False,
+            id="sampling on the GPU, as users have it today",
+        ),
+        pytest.param(
+            TODAY, replace(TODAY, speculation="draft-simple", draft="tiny"), True, id="drafts are guessed tokens, too"
+        ),
     ],
 )
 def test_half_load_is_asked_of_what_is_not_monotone(today, one, want):

@@ -110,6 +110,7 @@ def _ask(draft: Draft, observed: Observed, understood: Understood, state: Search
         state.problem,
         deployment_name=name,
         model_path=understood.baseline.paths[trial.candidate.variant],
+        draft_path=understood.baseline.paths.get(trial.candidate.draft or ""),
         workload=understood.manifests.workload,
         slo=spec.slo,
         measurement=spec.measurement,

@@ -95,6 +95,7 @@ def trial_server(observed: Observed, understood: Understood, flight: Flight) -> 
         port=port,
         alias=baseline.alias or "slotune",
         threads=baseline.threads,
+        draft_path=flight.trial.spec.draft_path,
         defaults=baseline.defaults,
     )
     return _server(observed, understood.manifests, flags, port)

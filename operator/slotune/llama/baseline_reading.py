@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from slotune.llama.build_defaults import BuildDefaults
 from slotune.llama.candidate import KV_TYPES, Candidate
 from slotune.llama.flag_cures import DRAFT_MODELS
+from slotune.llama.flag_history import ADDED
 from slotune.llama.flag_reading import FALSE, TRUE, FlagProblem, Setting
 from slotune.llama.kv_cells import padded
 from slotune.llama.kv_types import BYTES_PER_ELEMENT
+from slotune.llama.speculation import DRAFT_MODEL, KINDS, MOD_LEAST, draft_layers
 
 __all__ = ["BaselineReader"]
 
@@ -30,12 +33,20 @@ class BaselineReader:
     """Reads one server's settings. Problems and notes add up in it; a problem leaves a default in its place."""
 
     def __init__(
-        self, stated: Mapping[str, Sequence[Setting]], defaults: BuildDefaults, training_context: int | None
+        self,
+        stated: Mapping[str, Sequence[Setting]],
+        defaults: BuildDefaults,
+        training_context: int | None,
+        drafts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.stated = stated
         """By the flag's first spelling, the one that counts last."""
         self.defaults = defaults
         self.training_context = training_context
+        self.drafts = drafts
+        """Names of model variants, by path."""
+        self.taken: set[str] = set()
+        """Flags of speculation (first spellings) that became settings of the candidate."""
         self.problems: list[FlagProblem] = []
         self.notes: list[str] = []
         self.extra_threads: tuple[str, ...] = ()
@@ -68,7 +79,8 @@ class BaselineReader:
             cache_reuse=self.number("--cache-reuse", self.defaults.cache_reuse, 0),
             gpu_layers=self._gpu_layers(),
             threads=self._threads(),
-            speculation=self._speculation(),
+            **self._speculation(),
+            backend_sampling=self.switch("-bs", default=False),
         )
 
     def setting(self, name: str) -> Setting | None:
@@ -244,7 +256,7 @@ class BaselineReader:
             )
         return threads if threads > 0 else None
 
-    def _speculation(self) -> str:
+    def _speculation(self) -> dict[str, Any]:
         """Every mention of ``--spec-type`` adds to the others."""
         kinds = [
             kind.strip() for setting in self.stated.get("--spec-type", ()) for kind in setting.values[0].split(",")
@@ -254,12 +266,45 @@ class BaselineReader:
             self.notes.append("--spec-default is --spec-type ngram-mod.")
         kinds = [kind for kind in dict.fromkeys(kinds) if kind and kind != "none"]
         draft = next((found for name in DRAFT_MODELS if (found := self.setting(name)) is not None), None)
-        if draft is not None and not kinds:
+        named = self._draft(draft) if kinds in ([], [DRAFT_MODEL]) else None
+        if named is not None:
+            kinds = [DRAFT_MODEL]
+        elif draft is not None and not kinds:
             self.notes.append(
                 f"{draft.spelling} brings a draft model: it stays as it is, in every candidate, and how the server "
                 "speculates with it is not tuned."
             )
-        return ",".join(kinds) or "none"
+        said = ",".join(kinds) or "none"
+        return {"speculation": said, "draft": named, **self._guesses(said)}
+
+    def _draft(self, setting: Setting | None) -> str | None:
+        """Name of the model variant that drafts; None where it is none, or the build spells all that otherwise."""
+        build = self.defaults.build
+        if setting is None or (build is not None and build < ADDED[DRAFT_MODEL].present):
+            return None
+        name = self.drafts.get(setting.values[0]) if setting.flag.name == "--spec-draft-model" else None
+        if name is None:
+            return None
+        self.taken.add(setting.flag.name)
+        layers = self.setting("--spec-draft-ngl")
+        if layers is not None and layers.values[0] == draft_layers(self._gpu_layers()):
+            self.taken.add(layers.flag.name)
+        return name
+
+    def _guesses(self, way: str) -> dict[str, int]:
+        """The numbers of a way to guess, as far as they are stated; what belongs to another one is passed through."""
+        kind = KINDS.get(way)
+        if kind is None:
+            return {}
+        found = {}
+        for name, flag in (("speculation_tokens", kind.tokens), ("speculation_match", kind.match)):
+            if flag is not None and self.setting(flag) is not None:
+                found[name] = self.number(flag, 0, 0)
+                self.taken.add(flag)
+        tokens = found.get("speculation_tokens", MOD_LEAST)
+        if kind.least is not None and tokens < MOD_LEAST and self.text(kind.least) == str(tokens):
+            self.taken.add(kind.least)
+        return found
 
     def _fit(self) -> None:
         """Notes what fit may do to production and what slotune does instead."""

@@ -11,7 +11,8 @@ from typing import Final
 
 from slotune.llama.build_defaults import BuildDefaults
 from slotune.llama.candidate import Candidate
-from slotune.llama.flag_history import ADDED, FLASH_ATTENTION_VALUE
+from slotune.llama.flag_history import ADDED, FLASH_ATTENTION_VALUE, SPECULATION_NUMBERS
+from slotune.llama.speculation import DRAFT_MODEL
 
 __all__ = ["READ_SINCE", "as_spelled", "understood", "unsupported"]
 
@@ -65,7 +66,21 @@ def unsupported(candidate: Candidate, defaults: BuildDefaults) -> tuple[str, ...
         told.append(f"b{build} knows flash attention on and off only.")
     if candidate.parallel_slots == 1 and not candidate.kv_unified and defaults.one_slot_is_auto:
         told.append(f"b{build} takes -np 1 for no number of slots (ggml-org/llama.cpp#17300).")
-    return tuple(told)
+    return (*told, *_no_speculation(candidate, build))
+
+
+def _no_speculation(candidate: Candidate, build: int) -> Iterator[str]:
+    if candidate.backend_sampling and build <= ADDED["-bs"].absent:
+        yield f"b{build} has no --backend-sampling, which b{ADDED['-bs'].present} has."
+    if candidate.speculation == "none":
+        return
+    numbers = candidate.speculation_tokens is not None or candidate.speculation_match is not None
+    if build <= ADDED["--spec-type"].absent:
+        yield f"b{build} has no --spec-type, which b{ADDED['--spec-type'].present} has."
+    elif candidate.speculation == DRAFT_MODEL and build <= ADDED[DRAFT_MODEL].absent:
+        yield f"b{build} spells draft models otherwise: slotune states them as b{ADDED[DRAFT_MODEL].present} has them."
+    elif numbers and build <= SPECULATION_NUMBERS.absent:
+        yield f"b{build} has no numbers for each --spec-type, which b{SPECULATION_NUMBERS.present} has."
 
 
 def _is_known(spelling: str, build: int) -> bool:

@@ -6,8 +6,8 @@ and no ports; ``slotune.llama.flags`` turns it into arguments and back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 __all__ = ["KV_TYPES", "Candidate", "KVType"]
 
@@ -52,14 +52,29 @@ class Candidate:
     threads: int | None = None
     """``-t`` and ``-tb``; None leaves them to the sandbox, which passes the CPU limit (ollama#17916)."""
     speculation: str = "none"
-    """``--spec-type``: ``none`` or a draft-free kind such as ``ngram-mod``."""
+    """``--spec-type``: ``none``, a draft-free kind such as ``ngram-mod``, or ``draft-simple`` (needs ``draft``)."""
     extra_args: tuple[str, ...] = ()
     """Flags of the user's own server that slotune does not tune; passed through unchanged."""
+    speculation_tokens: int | None = None
+    """Most tokens that are guessed at a time; None leaves it to the build. Flag by kind:
+    :data:`slotune.llama.speculation.KINDS`."""
+    speculation_match: int | None = None
+    """Tokens of text that must repeat before an n-gram kind guesses; None leaves it to the build."""
+    draft: str | None = None
+    """Name of the model variant whose file drafts (``-md``); None has none."""
+    backend_sampling: bool = False
+    """``-bs``: the next token is chosen where the model runs. Experimental in llama.cpp."""
 
     @property
     def context_total(self) -> int:
         """``-c``: tokens of the whole KV pool."""
         return self.parallel_slots * self.context_per_slot
+
+    def as_said(self) -> dict[str, Any]:
+        """Every setting by name, for digests: those that came later only where they are not as they were before, so
+        that a candidate keeps its name."""
+        later = {"speculation_tokens": None, "speculation_match": None, "draft": None, "backend_sampling": False}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
     def changed_from(self, other: Candidate) -> tuple[str, ...]:
         """Names of the fields in which this candidate differs from ``other``."""

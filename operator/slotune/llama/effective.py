@@ -31,6 +31,9 @@ class Mismatch:
     silent_fallback: bool = False
     """True: the server runs, but slowly, on the CPU or through a conversion. That is how this candidate behaves here,
     so it fails. False: something else was measured, so the measurement is void."""
+    cannot_speculate: bool = False
+    """True: the server goes on without the guesses that it was asked for, as it will for every candidate that has the
+    same model and the same way to guess."""
 
     @property
     def sentence(self) -> str:
@@ -80,6 +83,7 @@ def effective_values(props: Props, slots: Sequence[Slot], log: LogFacts) -> tupl
         "layersOffloaded": None if log.layers_offloaded is None else f"{log.layers_offloaded}/{log.layers}",
         "threads": log.threads,
         "speculation": _speculating(slots, log),
+        "backendSampling": log.backend_sampling,
     }
     return tuple((name, _text(value)) for name, value in known.items() if value is not None)
 
@@ -190,9 +194,13 @@ def _speculation(candidate: Candidate, slots: Sequence[Slot], log: LogFacts) -> 
     wanted = candidate.speculation != "none"
     speculating = _speculating(slots, log)
     if wanted and log.speculation_error:
-        yield Mismatch("speculation", candidate.speculation, f"none: {log.speculation_error}")
+        yield Mismatch("speculation", candidate.speculation, f"none: {log.speculation_error}", cannot_speculate=True)
     elif speculating is not None and speculating != wanted and not (speculating and _brings_a_draft(candidate)):
-        yield Mismatch("speculation", candidate.speculation, "on" if speculating else "none")
+        yield Mismatch("speculation", candidate.speculation, "on" if speculating else "none", cannot_speculate=wanted)
+    if candidate.backend_sampling and log.backend_sampling_error:
+        yield Mismatch("backendSampling", "true", f"false: {log.backend_sampling_error}")
+    elif log.backend_sampling and not candidate.backend_sampling:
+        yield Mismatch("backendSampling", "false", "true")
 
 
 def _brings_a_draft(candidate: Candidate) -> bool:

@@ -115,6 +115,22 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     EngineFlag("endpoint_metrics", ("--metrics",)),
     EngineFlag("endpoint_slots", ("--slots",), ("--no-slots",)),
     EngineFlag("speculative.types", ("--spec-type",), read=_list),
+    EngineFlag("speculative.draft.mparams.path", ("--spec-draft-model", "-md", "--model-draft"), read=str),
+    EngineFlag(
+        "speculative.draft.n_gpu_layers",
+        ("--spec-draft-ngl", "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft"),
+        read=_gpu_layers,
+    ),
+    EngineFlag("speculative.draft.n_max", ("--spec-draft-n-max",), read=_number),
+    EngineFlag("speculative.ngram_mod.n_max", ("--spec-ngram-mod-n-max",), read=_number),
+    EngineFlag("speculative.ngram_mod.n_min", ("--spec-ngram-mod-n-min",), read=_number),
+    EngineFlag("speculative.ngram_mod.n_match", ("--spec-ngram-mod-n-match",), read=_number),
+    *(
+        EngineFlag(f"speculative.{kind.replace('-', '_')}.size_{size}", (f"--spec-{kind}-size-{size}",), read=_number)
+        for kind in ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
+        for size in ("n", "m")
+    ),
+    EngineFlag("sampling.backend_sampling", ("-bs", "--backend-sampling")),
     EngineFlag("ctx_shift", ("--context-shift",), ("--no-context-shift",)),
     EngineFlag("warmup", ("--warmup",), ("--no-warmup",)),
     EngineFlag("ui", ("--ui", "--webui"), ("--no-ui", "--no-webui")),

@@ -32,6 +32,7 @@ class FailureClass(enum.StrEnum):
     WEDGED = "Wedged"
     STARTUP_TIMEOUT = "StartupTimeout"
     FOREIGN_CONTEXT = "ForeignContext"
+    SPECULATION_UNAVAILABLE = "SpeculationUnavailable"
 
     @property
     def is_memory(self) -> bool:
@@ -198,6 +199,14 @@ _RULES = (
     ),
 )
 
+_DRAFT_LOAD = re.compile(
+    r"loading draft model '([^'\n]*)'(?:(?!model loaded\s*$|initializing, n_slots)[\s\S])*"
+    r"(?:failed to load draft model|failed to create draft context|exiting due to model loading error)"
+    r"(?:(?!model loaded\s*$)[\s\S])*",
+    re.MULTILINE,
+)
+"""A start that got as far as the draft model, and no further."""
+
 _AMOUNT = re.compile(
     r"allocating (?P<mib>[\d.]+) MiB on device|failed to allocate buffer of size (?P<bytes>\d+)"
     r"|failed to allocate \S+ buffer of size (?P<more>\d+)|attempted to allocate (?P<mb>[\d.]+) MB"
@@ -237,11 +246,32 @@ def classify_failure(
     if refused := _REFUSED_FLAG.search(log_tail):
         return _refused(refused)
     amount = _amount(log_tail)
+    if drafting := _DRAFT_LOAD.search(log_tail):
+        return _draft_failed(drafting[1], drafting[0], amount)
     for rule in _RULES:
         if match := rule.pattern.search(log_tail):
             sentence = rule.sentence(match, amount)
             return Failure(rule.failure_class, rule.knob, sentence[: 2 * EVIDENCE_LENGTH])
     return _by_exit_code(exit_code, log_tail)
+
+
+def _draft_failed(path: str, log: str, amount: str) -> Failure:
+    """The model was loaded, and then its draft model was not: memory is what candidates without one need less of."""
+    rule, match = next(((rule, found) for rule in _RULES if (found := rule.pattern.search(log))), (None, None))
+    if rule is not None and match is not None and rule.failure_class.is_memory:
+        return Failure(
+            rule.failure_class,
+            "draft",
+            f"memory ran out for the draft model {path}{amount}: take a smaller one, or none; {_KV_CURE}"[
+                : 2 * EVIDENCE_LENGTH
+            ],
+        )
+    why = "" if rule is None or match is None else f": {rule.sentence(match, amount)}"
+    return Failure(
+        FailureClass.SPECULATION_UNAVAILABLE,
+        "draft",
+        f"the draft model {path} could not be loaded{why}"[: 2 * EVIDENCE_LENGTH],
+    )
 
 
 def _refused(match: re.Match[str]) -> Failure:

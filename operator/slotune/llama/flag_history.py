@@ -15,6 +15,7 @@ __all__ = [
     "FORMER",
     "FORMER_VARIABLES",
     "REMOVED_FLAGS",
+    "SPECULATION_NUMBERS",
     "SWITCH_WORDS",
     "Added",
     "Former",
@@ -141,11 +142,18 @@ ADDED: Final = {
     "-fit": Added(7394, 7539),  # ggml-org/llama.cpp#16653
     "-no-kvu": Added(7394, 8664),  # the help that #17997 wrote has no negation; a binding had one with b8664
     "--cache-idle-slots": Added(8841, 8854),  # ggml-org/llama.cpp#21741
+    # Under review in January 2026, and another server had taken it over by 10 February (ggml-org/llama.cpp#18471).
+    "--spec-type": Added(7539, 8648),
+    "-bs": Added(7539, 8648),  # ggml-org/llama.cpp#17004, on since January 2026 by #21210
+    "draft-simple": Added(9016, 9713),  # the value's name: ggml-org/llama.cpp#22964 of May 2026; a binding had it then
     "--reasoning-preserve": Added(9829, 9839),  # by the notes of a binding
     "-lm": Added(9840, 10114),  # ggml-org/llama.cpp#20834, which was not in a binding's notes up to b9840
     "--reasoning-effort": Added(10433, 10434),  # ggml-org/llama.cpp#26941
 }
-"""By the spelling, or the flag's first one: those of which the build is known."""
+"""By the spelling, or the flag's first one (``draft-simple`` is a value): those of which the build is known."""
+
+SPECULATION_NUMBERS: Final = Added(*_DRAFT)
+"""From when each way of speculation has numbers of its own (``--spec-ngram-mod-n-max``); before, all shared some."""
 
 FLASH_ATTENTION_VALUE: Final = Added(6301, 6327)
 """From when ``-fa`` has a value (ggml-org/llama.cpp#15434). Before it was a switch."""

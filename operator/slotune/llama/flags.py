@@ -9,6 +9,7 @@ can hold: with split caches a context of whole 256-token blocks, ``ubatch <= bat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from slotune.llama.flag_cures import DROPPED, MODEL_FLAGS, UNMEASURED
 from slotune.llama.flag_reading import FlagProblem, Reading, Setting, read
 from slotune.llama.flag_table import BY_NAME, Flag
 from slotune.llama.kv_cells import context_flag
+from slotune.llama.speculation import SPECULATION_FLAGS, speculation_statements
 
 __all__ = [
     "BUILD_11549",
@@ -33,6 +35,8 @@ __all__ = [
     "UnusableArgumentsError",
     "from_args",
     "model_source",
+    "passed_through",
+    "stated_twice",
     "statements",
     "to_args",
 ]
@@ -42,7 +46,7 @@ EMITTED: tuple[Flag, ...] = tuple(
     for name in (
         "-m", "--host", "--port", "-a", "-ngl", "-fit", "-np", "-c", "-kvu", "-b", "-ub", "-fa", "-ctk", "-ctv",
         "-t", "-tb", "--cache-prompt", "-cram", "--cache-idle-slots", "--cache-reuse", "--metrics", "--slots",
-        "--spec-type", "-lv",
+        "--spec-type", "--spec-draft-model", "--spec-draft-ngl", *SPECULATION_FLAGS, "-bs", "-lv",
     )
 )  # fmt: skip
 """The closed set that :func:`to_args` writes; an engine that takes these can run every candidate without extras."""
@@ -50,7 +54,13 @@ EMITTED: tuple[Flag, ...] = tuple(
 OWN_VERBOSITY = ("4",)
 """At this level the log shows buffers, layers and kernels."""
 
-_OWN = frozenset(flag.name for flag in EMITTED)
+_OF_ONE_WAY = frozenset({"--spec-draft-model", "--spec-draft-ngl", *SPECULATION_FLAGS})
+"""Flags that a candidate has only with the way of speculation that they belong to; else they are passed through."""
+
+_BESIDE = frozenset({"-tb", "--spec-draft-ngl", "--spec-ngram-mod-n-min"})
+"""Flags that a user's own server may state where :func:`to_args` would: then its word stands."""
+
+_OWN = frozenset(flag.name for flag in EMITTED) - _OF_ONE_WAY
 
 
 class UnusableArgumentsError(ValueError):
@@ -122,6 +132,7 @@ def to_args(
     port: int,
     alias: str,
     threads: int | None = None,
+    draft_path: str | None = None,
     defaults: BuildDefaults = BUILD_11549,
 ) -> list[str]:
     """The arguments that run ``candidate``, without the program's name.
@@ -132,19 +143,22 @@ def to_args(
         port: 0 lets the system choose (the embedded engine then says which).
         alias: name that the server answers to.
         threads: used where the candidate has none of its own; None: llama-server's default, all cores of the host.
+        draft_path: of the weights file of its draft model; needed where it has one.
         defaults: of the build that gets them. An early one gets no flag that it does not know, as far as its defaults
             do the same; see :func:`slotune.llama.build_arguments.unsupported` for what no argument can say to it.
 
     Raises:
         ConflictingArgumentError: ``extra_args`` state a setting that the candidate has.
     """
-    groups = statements(candidate, model_path=model_path, threads=threads)
+    groups = statements(candidate, model_path=model_path, threads=threads, draft_path=draft_path)
     reach = [("--host", host), ("--port", str(port)), ("--alias", alias)]
     words = [word for group in understood([groups[0], *reach, *groups[1:]], defaults) for word in group]
     return [*words, "-lv", *OWN_VERBOSITY, *candidate.extra_args]
 
 
-def statements(candidate: Candidate, *, model_path: str, threads: int | None = None) -> list[tuple[str, ...]]:
+def statements(
+    candidate: Candidate, *, model_path: str, threads: int | None = None, draft_path: str | None = None
+) -> list[tuple[str, ...]]:
     """Every setting of ``candidate`` as a flag with its value, the weights first; arguments as of :func:`to_args`."""
     extra = _checked_extras(candidate)
     threads = candidate.threads if candidate.threads is not None else threads
@@ -163,9 +177,21 @@ def statements(candidate: Candidate, *, model_path: str, threads: int | None = N
     groups += [("--cache-ram", str(candidate.cache_ram_mib))]
     groups += [("--cache-idle-slots" if candidate.cache_idle_slots else "--no-cache-idle-slots",)]
     groups += [("--cache-reuse", str(candidate.cache_reuse)), ("--metrics",), ("--slots",)]
-    if candidate.speculation != "none":
-        groups += [("--spec-type", candidate.speculation)]
+    groups += [said for said in speculation_statements(candidate, draft_path) if said[0] not in extra & _BESIDE]
+    if candidate.backend_sampling:
+        groups += [("-bs",)]
     return groups
+
+
+def passed_through(candidate: Candidate) -> frozenset[str]:
+    """First spellings of the flags in ``extra_args``."""
+    return frozenset(name for name, _ in _extras(candidate.extra_args))
+
+
+def stated_twice(candidate: Candidate) -> str | None:
+    """The flag of ``extra_args``, as it is spelled there, that states what ``candidate`` states itself; None: none."""
+    own = {said[0] for said in speculation_statements(candidate, "")} | MODEL_FLAGS | _OWN
+    return next((spelling for name, spelling in _extras(candidate.extra_args) if name in own - _BESIDE), None)
 
 
 def from_args(
@@ -176,6 +202,7 @@ def from_args(
     training_context: int | None = None,
     env: Mapping[str, str] = MappingProxyType({}),
     defaults: BuildDefaults = BUILD_11549,
+    drafts: Mapping[str, str] = MappingProxyType({}),
 ) -> ParsedServer:
     """The server that ``args`` and ``env`` describe. Reports every problem and raises for none.
 
@@ -186,9 +213,11 @@ def from_args(
         training_context: the model's, in tokens; needed only where ``-c`` is not stated or 0.
         env: the container's variables; arguments win over them.
         defaults: what the server's build does where nothing is stated; its number says which flags exist.
+        drafts: names of model variants by their path: a draft model among them is a setting of the candidate, and any
+            other is passed through.
     """
     reading = read(args, env, defaults.build)
-    reader = BaselineReader(_by_flag(reading), defaults, training_context)
+    reader = BaselineReader(_by_flag(reading), defaults, training_context, drafts)
     model = _model(reader)
     if not model.is_known:
         cure = "state -m PATH: without a model llama-server is a router for others"
@@ -206,7 +235,7 @@ def from_args(
             continue
         elif name in DROPPED:
             reader.notes.append(f"{setting.spelling} is left out: {DROPPED[name]}.")
-        elif name not in _OWN | MODEL_FLAGS | {"--spec-default"}:
+        elif name not in _OWN | MODEL_FLAGS | {"--spec-default"} | reader.taken:
             extra += setting.words
     problems = (*reading.problems, *reader.problems)
     return ParsedServer(
@@ -249,8 +278,12 @@ def _model(reader: BaselineReader) -> ModelSource:
 
 def _checked_extras(candidate: Candidate) -> frozenset[str]:
     """First spellings of the flags in ``extra_args``; none may state what the candidate states itself."""
-    names = {setting.flag.name: setting.spelling for setting in read(candidate.extra_args, {}).settings}
-    for name, spelling in names.items():
-        if name in (_OWN - {"-tb"}) | MODEL_FLAGS:
-            raise ConflictingArgumentError(spelling)
-    return frozenset(names)
+    if (spelling := stated_twice(candidate)) is not None:
+        raise ConflictingArgumentError(spelling)
+    return passed_through(candidate)
+
+
+@functools.lru_cache(maxsize=64)  # all candidates of a search have the same
+def _extras(extra_args: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """(First spelling, spelling) of each flag."""
+    return tuple((setting.flag.name, setting.spelling) for setting in read(extra_args, {}).settings)

@@ -22,6 +22,10 @@ _HOST_BUFFER = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 """Buffers in host memory: plain, mapped, repacked for SIMD, and pinned ones such as ``CUDA_Host``."""
 
 
+_DRAFT_MODEL = re.compile(r"loading draft model '[\s\S]*?(?=[^\n]*(?:initializing, n_slots|exiting due to)|\Z)")
+"""From the load of a draft model to the next thing that the server does."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogFacts:
     """Facts of one server's log. Buffer maps go from device, as the log spells it, to bytes (rounded to 0.01 MiB)."""
@@ -57,6 +61,10 @@ class LogFacts:
     """Training context that the slots' context was cut to, or None when it was not."""
     speculation: bool | None = None
     speculation_error: str | None = None
+    backend_sampling: bool | None = None
+    """Whether samplers were set up where the model runs; None: the log does not say."""
+    backend_sampling_error: str | None = None
+    """The line that says why they were not."""
     no_usable_gpu: bool = False
     flash_attention_fallback: str | None = None
     """The line that says why flash attention was given up or left to another device."""
@@ -108,6 +116,7 @@ class LogFacts:
 
 def parse_log(text: str) -> LogFacts:
     """Facts in the log ``text``. Of a fact stated twice the last counts; weights and caches of one device add up."""
+    whole, text = text, _DRAFT_MODEL.sub("\n", text)  # what a draft model's context has is not the server's
     slots = _last(r"initializing, n_slots = (\d+), n_ctx_slot = (\d+), kv_unified = '(\w+)'", text)
     cache_types = _last(r"\bK \((\w+)\): +[\d.]+ MiB, V \((\w+)\):", text)
     offloaded = _last(r"offloaded (\d+)/(\d+) layers to GPU", text)
@@ -128,9 +137,9 @@ def parse_log(text: str) -> LogFacts:
         flash_attention=_flash_attention(text),
         layers_offloaded=int(offloaded[1]) if offloaded else None,
         layers=int(offloaded[2]) if offloaded else None,
-        model_buffers=_buffers(r"model", text),
-        kv_buffers=_buffers(r"(?:KV|RS|DSV4 \S+ state)", text),
-        compute_buffers=_compute_buffers(text),
+        model_buffers=_buffers(r"model", whole),
+        kv_buffers=_buffers(r"(?:KV|RS|DSV4 \S+ state)", whole),
+        compute_buffers=_compute_buffers(whole),
         cache_ram_mib=_cache_ram(text),
         cache_idle_slots=_idle_slots(text),
         cache_reuse_unsupported="cache_reuse is not supported by" in text,
@@ -140,6 +149,8 @@ def parse_log(text: str) -> LogFacts:
             r"(failed to initialize speculative decoding context: [^\n]*|speculative decoding not supported[^\n]*)",
             text,
         ),
+        backend_sampling=True if "setting backend sampler for seq_id" in text else None,
+        backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
         no_usable_gpu="no usable GPU found" in text,
         flash_attention_fallback=fallback[1].strip() if fallback else None,
         kernel_fallback=_word(r"no FlashAttention vector kernel compiled for K/V types (\S+?)[,\s]", text),

@@ -6,20 +6,23 @@ model's widths and replaced by what the first start with that ubatch really took
 takes for a process. Until something is learned the sum errs on the small side: a candidate that fits is never dropped,
 and one that does not is found out by its first start.
 
-Not counted: draft models and multimodal projectors (their flags are in ``extra_args``), and everything in host memory
+A candidate's own draft model adds the same of its own: weights, a KV cache of f16 with as many cells, scratch space.
+
+Not counted: draft models and multimodal projectors whose flags are in ``extra_args``, and everything in host memory
 while the model is on a GPU (prompt cache, context checkpoints).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.kv_cells import physical_batch, slot_cells, streams, window_cells
 from slotune.llama.kv_types import bytes_per_element
 from slotune.llama.model_facts import LayerCache, ModelFacts
+from slotune.llama.speculation import draft_layers
 
 __all__ = ["ComputeKey", "Fit", "LearnedCompute", "MemoryEstimate", "fits", "kv_bytes", "predict"]
 
@@ -82,6 +85,8 @@ class ComputeKey:
     flash_attention: str
     cache_types: tuple[str, str]
     gpu_layers: str
+    draft: str | None = None
+    """Whose scratch space is part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,8 @@ class LearnedCompute:
         alike = [
             known
             for known in self.scratch
-            if (known.variant, known.gpu_class, known.flash_attention, known.gpu_layers)
-            == (key.variant, key.gpu_class, key.flash_attention, key.gpu_layers)
+            if (known.variant, known.gpu_class, known.flash_attention, known.gpu_layers, known.draft)
+            == (key.variant, key.gpu_class, key.flash_attention, key.gpu_layers, key.draft)
         ]
         if not alike:
             return None
@@ -130,6 +135,7 @@ def predict(
     *,
     on_gpu: bool = True,
     overhead_bytes: int | None = None,
+    draft: ModelFacts | None = None,
 ) -> MemoryEstimate:
     """Bytes that ``candidate`` takes on its device.
 
@@ -139,6 +145,7 @@ def predict(
         learned: what earlier starts took for scratch.
         on_gpu: False when the model runs on the CPU; then host memory is meant.
         overhead_bytes: what the driver takes; None: 256 MiB on a GPU, nothing on the host.
+        draft: facts of the candidate's draft model; not looked at where it has none.
     """
     if overhead_bytes is None:
         overhead_bytes = GPU_OVERHEAD_BYTES if on_gpu else 0
@@ -146,13 +153,41 @@ def predict(
     weights = _weights(candidate, facts, on_gpu)
     attention = _attention_bytes(candidate, facts)
     output = _output_bytes(candidate, facts, on_gpu)
-    return MemoryEstimate(
+    alone = MemoryEstimate(
         weights=weights,
         kv=kv_bytes(candidate, facts, on_gpu=on_gpu),
         compute=attention + output + (_scratch(candidate, facts) if scratch is None else scratch),
         overhead=overhead_bytes,
         reclaimable=0 if on_gpu else max(0, weights - facts.weights_bytes),
         learned=scratch is not None,
+    )
+    if candidate.draft is None or draft is None:
+        return alone
+    beside = predict(drafting(candidate), draft, on_gpu=on_gpu, overhead_bytes=0)
+    return replace(
+        alone,
+        weights=alone.weights + beside.weights,
+        kv=alone.kv + beside.kv,
+        compute=alone.compute + (0 if alone.learned else beside.compute),  # what was learned has both
+        reclaimable=alone.reclaimable + beside.reclaimable,
+    )
+
+
+def drafting(candidate: Candidate) -> Candidate:
+    """The draft model's context beside that of ``candidate``: as many cells, of f16 (llama-server's ``-ctkd`` default).
+
+    Its memory is that of such a candidate; it is never started by itself.
+    """
+    assert candidate.draft is not None
+    return replace(
+        candidate,
+        variant=candidate.draft,
+        cache_type_k="f16",
+        cache_type_v="f16",
+        gpu_layers=draft_layers(candidate.gpu_layers),
+        speculation="none",
+        draft=None,
+        speculation_tokens=None,
     )
 
 
@@ -258,6 +293,7 @@ def _key(candidate: Candidate) -> ComputeKey:
         flash_attention="off" if candidate.flash_attention == "off" else "on",  # auto is on where it can be
         cache_types=(candidate.cache_type_k, candidate.cache_type_v),
         gpu_layers="all" if candidate.gpu_layers == "auto" else candidate.gpu_layers,  # fit is off
+        draft=candidate.draft,
     )
 
 

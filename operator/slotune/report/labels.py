@@ -49,7 +49,8 @@ def settings(candidate: Candidate) -> tuple[tuple[str, str], ...]:
         ("Host prompt cache", _host_cache(candidate)),
         ("Flash attention", candidate.flash_attention),
         ("GPU layers", candidate.gpu_layers),
-        ("Speculation", candidate.speculation),
+        ("Speculation", _speculation(candidate)),
+        ("Sampling", "where the model runs" if candidate.backend_sampling else "on the CPU"),
     )
 
 
@@ -96,6 +97,21 @@ def _kv_type(candidate: Candidate) -> str:
     return f"K {candidate.cache_type_k} V {candidate.cache_type_v}"
 
 
+def _speculation(candidate: Candidate) -> str:
+    said = [candidate.speculation]
+    if candidate.draft is not None:
+        said.append(f"drafts of {candidate.draft}")
+    if candidate.speculation_tokens is not None:
+        said.append(f"up to {count(candidate.speculation_tokens)} tokens")
+    if candidate.speculation_match is not None:
+        said.append(f"after {count(candidate.speculation_match)} that repeat")
+    return ", ".join(said)
+
+
+def _or_default(number: int | None, what: str) -> str:
+    return f"default {what}" if number is None else f"{count(number)} {what}"
+
+
 def _host_cache(candidate: Candidate) -> str:
     if candidate.cache_ram_mib < 0:
         return "without limit"
@@ -124,6 +140,10 @@ _PHRASES: Mapping[str, Callable[[Candidate], Any]] = {
     "cache_type_k": lambda c: f"KV {_kv_type(c)}",
     "flash_attention": lambda c: f"flash attention {c.flash_attention}",
     "speculation": lambda c: "no speculation" if c.speculation == "none" else f"{c.speculation} speculation",
+    "speculation_tokens": lambda c: _or_default(c.speculation_tokens, "guessed tokens"),
+    "speculation_match": lambda c: _or_default(c.speculation_match, "tokens to match"),
+    "draft": lambda c: "no draft model" if c.draft is None else f"drafts of {c.draft}",
+    "backend_sampling": lambda c: "sampling where the model runs" if c.backend_sampling else "sampling on the CPU",
     # hardware
     "gpu_class": lambda c: f"on {c.gpu_class}",
     "gpu_layers": lambda c: f"GPU layers {c.gpu_layers}",

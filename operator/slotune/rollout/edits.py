@@ -13,7 +13,8 @@ from slotune.llama.flag_cures import SECRET, looks_secret
 from slotune.llama.flag_history import FORMER
 from slotune.llama.flag_reading import FALSE, TRUE, Setting, read
 from slotune.llama.flag_table import BY_ENV, BY_NAME, Flag
-from slotune.llama.flags import statements
+from slotune.llama.flags import passed_through, statements
+from slotune.llama.speculation import SPECULATION_FLAGS
 from slotune.tuning.baseline import REDACTED, Baseline, without_values
 from slotune.tuning.pod_reading import REFERENCE, Origin, PodReading, escaped
 
@@ -21,6 +22,9 @@ __all__ = ["Drafts", "Edit", "edits_for"]
 
 _LEFT_ALONE: Final = frozenset({"--slots"})
 """What a person stated about it stays: it shows what goes on and changes nothing. It is on by itself."""
+
+_UNSAID: Final = ("--spec-draft-model", "--spec-draft-ngl", *SPECULATION_FLAGS, "-bs")
+"""Flags that have no value which turns them off: a candidate without them needs them to be gone."""
 
 _REPLACED: Final = {"--kv-unified-per-slot": "0"}
 """Flags that another one takes the place of, with the value that turns them off."""
@@ -160,9 +164,18 @@ def _wanted(
     baseline: Baseline, candidate: Candidate, stated: Mapping[str, list[Setting]]
 ) -> Iterator[tuple[Flag, tuple[str, ...]]]:
     """Each flag to state with its words; no words: it must not be stated."""
-    groups = statements(candidate, model_path=baseline.paths[candidate.variant], threads=baseline.threads)
+    draft_path = None if candidate.draft is None else baseline.paths[candidate.draft]
+    groups = statements(
+        candidate, model_path=baseline.paths[candidate.variant], threads=baseline.threads, draft_path=draft_path
+    )
     if candidate.speculation == "none" and "--spec-type" in stated:
         groups.append(("--spec-type", "none"))
+    said = {BY_NAME[group[0]][0].name for group in groups}
+    for name in _UNSAID:
+        # A variable of a number counts for nothing without the way of speculation that it is a number of.
+        is_number = name in SPECULATION_FLAGS and name in stated and stated[name][-1].position is None
+        if name in stated and not is_number and name not in said | passed_through(candidate):
+            yield BY_NAME[name][0], ()
     needed = {group[0] for group in understood(groups, baseline.defaults)}
     for group in groups:
         flag, _ = BY_NAME[group[0]]
@@ -262,7 +275,7 @@ def _restate_reference(drafts: Drafts, written: str, setting: Setting, value: st
 def _restate_variable(drafts: Drafts, setting: Setting, flag: Flag, words: tuple[str, ...]) -> None:
     variable = drafts.pod.variables[str(setting.variable)]
     is_negative = setting.variable == flag.negative_env
-    value = _value(words) if flag.values else _truth(words)
+    value = _truth(words) if not flag.values else _value(words) if words or flag.name not in _UNSAID else ""
     before = setting.values[0] if setting.values else ("true" if setting.on else "false")
     if not is_negative and not drafts.pod.uses[variable.name] and _write(drafts, variable.origin, value):
         drafts.edits.append(Edit(variable.name, before, value, variable.origin))

@@ -41,11 +41,16 @@ def failed(
 
 
 def mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult:
-    """A silent fallback is how the candidate behaves here, so it fails; anything else was not the candidate."""
+    """A silent fallback is how the candidate behaves here, and so is a server that cannot guess as asked: it fails.
+    Anything else was not the candidate."""
     sentence = "; ".join(mismatch.sentence for mismatch in mismatches)
     if all(mismatch.silent_fallback for mismatch in mismatches):
         verdict = Verdict(Outcome.FAIL, sentence, FailureClass.CPU_FALLBACK.value, base.trial.confidence)
         return replace(base, verdict=verdict, failure=FailureClass.CPU_FALLBACK, failure_knob=mismatches[0].field)
+    if all(mismatch.silent_fallback or mismatch.cannot_speculate for mismatch in mismatches):
+        code = FailureClass.SPECULATION_UNAVAILABLE
+        verdict = Verdict(Outcome.FAIL, sentence, code.value, base.trial.confidence)
+        return replace(base, verdict=verdict, failure=code, failure_knob="speculation")
     return invalid(base, FailureClass.CONFIGURATION_MISMATCH.value, sentence)
 
 

@@ -110,6 +110,7 @@ class ProcessSandbox:
             port=0,
             alias=alias,
             threads=candidate.threads or self._threads or len(os.sched_getaffinity(0)),
+            draft_path=None if candidate.draft is None else str(self._model_paths[candidate.draft]),
         )
 
     async def _on(

@@ -34,6 +34,16 @@ VARIANT_SLACK = 2.0
 """Another weights format runs other kernels: beyond the ratio of bytes it may be this much faster."""
 BATCH_SLACK_MOST = 4.0
 """A larger ubatch reads prompts faster until the device is full (textgen#7309 saw 3x)."""
+UNKNOWN_EFFECT = (
+    "threads",
+    "extra_args",
+    "speculation",
+    "speculation_tokens",
+    "speculation_match",
+    "draft",
+    "backend_sampling",
+)
+"""Settings of which nothing known says by how much a server may get faster."""
 
 
 class Bounds(Protocol):
@@ -194,6 +204,10 @@ def _kind(candidate: Candidate) -> tuple[object, ...]:
         candidate.threads,
         candidate.gpu_layers,
         candidate.speculation,
+        candidate.speculation_tokens,
+        candidate.speculation_match,
+        candidate.draft,
+        candidate.backend_sampling,
         candidate.extra_args,
     )
 
@@ -214,7 +228,7 @@ def _slack(measured: Candidate, other: Candidate, models: Mapping[str, ModelFact
         slack *= LAYOUT_SLACK
     if {measured.gpu_layers, other.gpu_layers} > {"all"} and "auto" not in {measured.gpu_layers, other.gpu_layers}:
         return math.inf  # layers on the CPU slow everything by an unknown factor
-    if any(getattr(measured, name) != getattr(other, name) for name in ("threads", "extra_args", "speculation")):
+    if any(getattr(measured, name) != getattr(other, name) for name in UNKNOWN_EFFECT):
         return math.inf  # nothing known says how much: only its own probe bounds it
     return slack
 

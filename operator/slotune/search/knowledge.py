@@ -100,11 +100,27 @@ class Knowledge:
             standing.out = Pruned(trial.candidate, code, result.verdict.reason)
             if _needs_too_much_of_the_device(result):
                 self._remove_hungrier(problem, result)
+            elif result.failure is FailureClass.SPECULATION_UNAVAILABLE:
+                self._remove_alike(problem, result)
         elif trial.purpose is Purpose.PARTIAL and result.verdict.outcome is Outcome.FAIL:
             reason = f"at {trial.rate:.3g} requests/s, half of what it was confirmed at: {result.verdict.reason}"
             standing.out = Pruned(trial.candidate, result.verdict.code, reason)
         else:
             standing.refuse(result)
+
+    def _remove_alike(self, problem: Problem, failed: TrialResult) -> None:
+        """A model that cannot be guessed for in one way cannot with other slots or batches either."""
+        own = failed.trial.candidate
+        for candidate in problem.candidates:
+            alike = (candidate.variant, candidate.speculation, candidate.draft) == (
+                own.variant,
+                own.speculation,
+                own.draft,
+            )
+            if candidate != own and alike and candidate != problem.baseline:
+                standing = self.standing(candidate)
+                if standing.out is None and not standing.results:
+                    standing.out = Pruned(candidate, FailureClass.SPECULATION_UNAVAILABLE.value, failed.verdict.reason)
 
     def _remove_hungrier(self, problem: Problem, crashed: TrialResult) -> None:
         """A crash on memory removes every candidate of the GPU class that needs at least as much."""

@@ -81,6 +81,11 @@ def comparison_candidate(problem: Problem, pair: Pair, gpu_class: str) -> Candid
         cache_reuse=0,
         gpu_layers="0" if today.gpu_layers == "0" else "all",
         speculation="none",
+        speculation_tokens=None,
+        speculation_match=None,
+        draft=None,
+        # Probabilities come from the model's own logits either way; those of llama.cpp's sampler are what was checked.
+        backend_sampling=False,
     )
 
 

@@ -49,7 +49,10 @@ def proved(evidence: Evidence, choice: Choice, gap: Decimal | None, rejected: Se
     )
     said = [promise]
     if must_hold_half(choice.candidate, evidence.problem.baseline) and evidence.holds_half(choice.candidate):
-        said.append("it holds at half of that rate as well, where guessed tokens or a shared KV pool could cost more")
+        said.append(
+            "it holds at half of that rate as well, where guessed tokens, another layout of the KV cache or sampling "
+            "on the GPU could cost more"
+        )
     pair = evidence.knowledge.answers.of(choice.candidate)
     if pair.state is PairState.PASSED and evidence.problem.quality is not None:
         said.append(f"its answers keep {evidence.problem.quality.limits.name}: {pair.reason}")

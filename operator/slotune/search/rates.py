@@ -72,7 +72,12 @@ def rates_to_try(owed: float, capacity_at_most: float, measurement: Measurement)
 def must_hold_half(candidate: Candidate, baseline: Candidate) -> bool:
     """Whether a pass at a rate says nothing about half of it, so that half is asked as well.
 
-    Guessed tokens pay off or cost by how full a step is, and one KV pool for all slots was slower where few were busy
-    (ggml-org/llama.cpp#28495); where today's server shares its pool already, users have seen both.
+    Three things help at one load and cost at another. Guessed tokens, from the text or from a draft model, pay off or
+    cost by how full a step is (#27342 of ggml-org/llama.cpp). One KV pool for all slots was slower where few were busy
+    (#28495), and separate ones cost a whole step for every run of busy neighbours, so they are slowest half full
+    (#25840). Sampling where the model runs helped 32 busy slots and cost a single one (#27050, #17004). What today's
+    server does as well, users have seen at every load, but for guessed tokens, which the rest of a candidate may tip.
     """
-    return candidate.speculation != "none" or (candidate.kv_unified and not baseline.kv_unified)
+    layout = candidate.kv_unified != baseline.kv_unified and candidate.parallel_slots > 1
+    sampling = candidate.backend_sampling and not baseline.backend_sampling
+    return candidate.speculation != "none" or layout or sampling

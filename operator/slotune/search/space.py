@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from slotune.llama.candidate import Candidate
+from slotune.llama.flags import stated_twice
 from slotune.llama.model_facts import ModelFacts
+from slotune.llama.speculation import DRAFT_MODEL, KINDS
 from slotune.load.demand import Demand
 from slotune.search.problem import Pruned
 
@@ -49,6 +52,11 @@ class SpaceLimits:
     cache_reuse: tuple[int, ...] | None = None
     cache_idle_slots: tuple[bool, ...] | None = None
     speculation: tuple[str, ...] | None = None
+    speculation_tokens: tuple[int, ...] | None = None
+    speculation_match: tuple[int, ...] | None = None
+    backend_sampling: tuple[bool, ...] | None = None
+    drafts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Draft model of each variant that has one, both by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,16 @@ ORDER_CONSTRAINTS: tuple[OrderConstraint, ...] = (
         "UnifiedNeedsTwoSlots",
         lambda c: not c.kv_unified or c.parallel_slots > 1,
         "with one slot both KV layouts are the same",
+    ),
+    OrderConstraint(
+        "DraftNeedsItsModel",
+        lambda c: (c.speculation == DRAFT_MODEL) == (c.draft is not None),
+        "llama-server drafts with a model only where it is given one, and would serve without (build 11549)",
+    ),
+    OrderConstraint(
+        "SpeculationIsSaidOnce",
+        lambda c: not stated_twice(c),
+        "a flag that the user's own server has would overrule the candidate's",
     ),
 )
 
@@ -142,10 +160,15 @@ def _product(
         "cache_type_k": limits.cache_types or CACHE_TYPES,
         "variant": limits.variants,
         "gpu_class": limits.gpu_classes,
-        "speculation": limits.speculation or ("none",),
+        "speculation": tuple(_speculations(limits)),
+        # Not tried unless asked for, and what today's server does is kept.
+        "backend_sampling": limits.backend_sampling or (baseline.backend_sampling,),
     }
     for values in itertools.product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
+        settings |= settings["speculation"]
+        if settings["speculation"] == DRAFT_MODEL:
+            settings["draft"] = limits.drafts.get(settings["variant"])
         # With the host cache on, saving idle slots is what fills it (build 11434): off only when the user asks for it.
         if limits.cache_idle_slots is None and settings["cache_idle_slots"] != (settings["cache_ram_mib"] != 0):
             continue
@@ -162,6 +185,16 @@ def _product(
             # A server that is told to compute on the CPU does so on purpose; part of the layers there is a stopgap.
             gpu_layers="0" if baseline.gpu_layers == "0" else "all",
         )
+
+
+def _speculations(limits: SpaceLimits) -> Iterator[dict[str, Any]]:
+    """Ways to guess with their numbers, each only where the way has it."""
+    for way in limits.speculation or ("none",):
+        kind = KINDS[way]
+        tokens = limits.speculation_tokens if kind.tokens else None
+        match = limits.speculation_match if kind.match else None
+        for most, needed in itertools.product(tokens or (None,), match or (None,)):
+            yield {"speculation": way, "speculation_tokens": most, "speculation_match": needed, "draft": None}
 
 
 def _padded(tokens: int) -> int:

@@ -30,11 +30,15 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "threads",
             "gpu_layers",
             "flash_attention",
+            "backend_sampling",
             "extra_args",
         ),
     ),
     ("cache", ("cache_prompt", "cache_ram_mib", "cache_idle_slots", "cache_reuse")),
-    ("bytes", ("variant", "cache_type_k", "cache_type_v", "speculation")),
+    (
+        "bytes",
+        ("variant", "cache_type_k", "cache_type_v", "speculation", "speculation_tokens", "speculation_match", "draft"),
+    ),
     ("hardware", ("gpu_class",)),
 )
 """Every field of a candidate belongs to exactly one group; a test holds that."""
@@ -130,7 +134,9 @@ def _step(evidence: Evidence, name: str, candidate: Candidate, changed: tuple[st
     hardware = problem.hardware[candidate.gpu_class]
     needed = problem.memory_bytes.get(candidate)
     if needed is None:  # a step between lies outside the space as a rule
-        needed = predict(candidate, problem.models[candidate.variant], on_gpu=hardware.is_gpu).needed
+        draft = None if candidate.draft is None else problem.models[candidate.draft]
+        facts = problem.models[candidate.variant]
+        needed = predict(candidate, facts, on_gpu=hardware.is_gpu, draft=draft).needed
     limit = hardware.memory_bytes
     if standing.out is not None:
         return StoryStep(name, candidate, changed, None, None, _last(standing), standing.out.reason)

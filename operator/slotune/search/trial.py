@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
@@ -77,7 +77,7 @@ class Trial:
         question about quality. ``Problem.key`` takes the right one.
         """
         measured: dict[str, object] = {
-            "candidate": asdict(self.candidate),
+            "candidate": self.candidate.as_said(),
             "rate": f"{self.rate:.6g}",
             "seeds": self.seed_block,
             "confidence": self.confidence,

@@ -70,6 +70,7 @@ class Baseline:
             port=self.port or 0,
             alias=self.alias or "",
             threads=self.threads,
+            draft_path=None if candidate.draft is None else self.paths[candidate.draft],
             defaults=self.defaults,
         )
         unstated = {
@@ -172,6 +173,7 @@ def read_baseline(
         training_context=training_context.get(variant.name),
         env=environment,
         defaults=defaults,
+        drafts={model.path: model.name for model in variants if model.name != variant.name},
     )
     if parsed.errors:
         raise RefusedFlagsError(f"{where} args", parsed.errors)

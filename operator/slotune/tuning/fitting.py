@@ -23,7 +23,8 @@ def without_what_cannot_fit(problem: Problem, results: Iterable[TrialResult]) ->
     needed, kept, pruned = {}, [], []
     for candidate in problem.candidates:
         hardware = problem.hardware[candidate.gpu_class]
-        estimate = predict(candidate, problem.models[candidate.variant], learned, on_gpu=hardware.is_gpu)
+        draft = None if candidate.draft is None else problem.models[candidate.draft]
+        estimate = predict(candidate, problem.models[candidate.variant], learned, on_gpu=hardware.is_gpu, draft=draft)
         needed[candidate] = estimate.needed
         verdict = None if hardware.memory_bytes is None else fits(estimate, hardware.memory_bytes)
         if verdict is None or verdict.ok or candidate == problem.baseline or candidate in measured:

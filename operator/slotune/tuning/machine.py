@@ -49,7 +49,9 @@ def check_engine(engine: Engine, reading: Reading) -> None:
     """
     if engine.kind != "embedded":
         return
-    arguments = to_args(reading.problem.baseline, model_path="x", host="127.0.0.1", port=0, alias="x", threads=1)
+    arguments = to_args(
+        reading.problem.baseline, model_path="x", host="127.0.0.1", port=0, alias="x", threads=1, draft_path="x"
+    )
     try:
         parse_arguments(arguments)
     except EngineFlagError as error:

@@ -50,7 +50,9 @@ def quality_question(
     limits = _limits_of(manifests.deployment.spec.slo)
     if limits is None:
         return None
-    listed = [model for model in manifests.deployment.spec.models if model.name in models]
+    stated = manifests.deployment.spec.models
+    drafts = {model.draft for model in stated}
+    listed = [model for model in stated if model.name in models and model.name not in drafts]
     marked = next((model.name for model in listed if model.reference), None)
     reference = marked or max(listed, key=lambda model: models[model.name].bits_per_weight).name
     settings = QualitySettings()

@@ -278,7 +278,9 @@ def _limits(manifests: Manifests, baseline: Candidate, classes: tuple[str, ...])
     spec = manifests.deployment.spec
     space = spec.search.space
     bound = spec.slo.quality is None
-    names = space.models or tuple(variant.name for variant in spec.models)
+    drafts = {variant.name: variant.draft for variant in spec.models if variant.draft is not None}
+    answering = tuple(variant.name for variant in spec.models if variant.name not in drafts.values())
+    names = space.models or answering
     return SpaceLimits(
         variants=(baseline.variant,) if bound else names,
         gpu_classes=classes,
@@ -292,6 +294,10 @@ def _limits(manifests: Manifests, baseline: Candidate, classes: tuple[str, ...])
         cache_reuse=space.cache_reuse,
         cache_idle_slots=space.cache_idle_slots,
         speculation=space.speculation,
+        speculation_tokens=space.speculation_tokens,
+        speculation_match=space.speculation_match,
+        backend_sampling=space.backend_sampling,
+        drafts=drafts,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -78,6 +77,10 @@ SETTING_NAMES: Final = MappingProxyType(
         "threads": "threads",
         "speculation": "speculation",
         "extra_args": "extra_args",
+        "speculation_tokens": "speculation_tokens",
+        "speculation_match": "speculation_match",
+        "draft": "draft",
+        "backend_sampling": "backend_sampling",
     }
 )
 """Field of a Candidate to field of CandidateSettings; a test holds that every field of either is here."""
@@ -110,7 +113,7 @@ def candidate_of(settings: CandidateSettings) -> Candidate:
 
 def candidate_hash(candidate: Candidate) -> str:
     """Ten hex digits that name a candidate, whatever was measured of it: what ``approvedCandidate`` takes."""
-    return hashlib.sha256(json.dumps(asdict(candidate), sort_keys=True).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(candidate.as_said(), sort_keys=True).encode()).hexdigest()[:10]
 
 
 def trial_name(deployment_name: str, key: str) -> str:
@@ -124,6 +127,7 @@ def trial_spec(
     *,
     deployment_name: str,
     model_path: str,
+    draft_path: str | None = None,
     workload: LlamaWorkloadSpec,
     slo: SLO,
     measurement: Measurement,
@@ -133,7 +137,8 @@ def trial_spec(
 ) -> LlamaTrialSpec:
     """What is measured, with all that the result depends on.
 
-    ``model_path`` is the weights file's inside the server's container, ``reference`` what a comparison compares with.
+    ``model_path`` is the weights file's inside the server's container, ``draft_path`` that of the candidate's draft
+    model, ``reference`` what a comparison compares with.
     :func:`trial_of` gives back an equal trial.
 
     Raises:
@@ -142,6 +147,7 @@ def trial_spec(
     return LlamaTrialSpec(
         candidate=settings_of(trial.candidate),
         model_path=model_path,
+        draft_path=draft_path,
         request_rate=values.positional(trial.rate),
         seed_block=trial.seed_block,
         confidence=values.positional(trial.confidence),

@@ -71,6 +71,14 @@ class CandidateSettings(Model):
     """CPU threads (--threads); the container's CPU limit when absent."""
     speculation: SpeculationTypes
     """Way to guess tokens ahead (--spec-type); none is off."""
+    speculation_tokens: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
+    """Most tokens that are guessed at a time; the build's own number when absent."""
+    speculation_match: Annotated[int, Field(ge=0, le=1_048_576)] | None = None
+    """Tokens that must repeat before n-gram speculation guesses; the build's own number when absent."""
+    draft: Label | None = None
+    """Name of the model variant that drafts (--spec-draft-model); none when absent."""
+    backend_sampling: bool = False
+    """Whether tokens are sampled where the model runs (--backend-sampling)."""
     extra_args: Annotated[tuple[Annotated[str, Field(max_length=32_768)], ...], Items(most=256)] = ()
     """Flags of the user's own server that slotune does not tune, passed on as they are."""
 

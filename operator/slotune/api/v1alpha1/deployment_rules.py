@@ -55,9 +55,55 @@ _DIFFERENT_FILES: Final = Rule(
 )
 
 
+def _unknown_drafts(spec: Any) -> Iterator[Breach]:
+    drafting = {model.name: model.draft for model in spec.models}
+    for index, model in enumerate(spec.models):
+        wrong = model.draft not in drafting or model.draft == model.name or drafting[model.draft] is not None
+        if model.draft is not None and wrong:
+            yield Breach(("models", index, "draft"), model.draft)
+
+
+_DRAFTS_EXIST: Final = Rule(
+    "must be the name of another entry of spec.models, one without a draft model of its own",
+    ("models",),
+    _unknown_drafts,
+    "self.models.all(m, !has(m.draft) || (m.draft != m.name && "
+    "self.models.exists(d, d.name == m.draft && !has(d.draft))))",
+    at="models",
+)
+
+_DRAFTS_GIVE_NO_ANSWERS: Final = holds(
+    lambda it: (
+        not any(
+            model.reference or model.name in (it.search.space.models or ())
+            for model in it.models
+            if model.name in {other.draft for other in it.models}
+        )
+    ),
+    "a draft model gives no answers, so it can be neither the reference nor in search.space.models",
+    ("models", "search"),
+    "self.models.all(d, !self.models.exists(m, has(m.draft) && m.draft == d.name) || "
+    "(!(has(d.reference) && d.reference) && (!has(self.search) || !has(self.search.space) || "
+    "!has(self.search.space.models) || !(d.name in self.search.space.models))))",
+    at="models",
+)
+
+_DRAFTING_HAS_A_MODEL: Final = holds(
+    lambda it: (
+        "draft-simple" not in (it.search.space.speculation or ()) or any(model.draft is not None for model in it.models)
+    ),
+    "draft-simple needs a draft model: name one in the draft of an entry of spec.models",
+    ("models", "search"),
+    "!has(self.search) || !has(self.search.space) || !has(self.search.space.speculation) || "
+    "!('draft-simple' in self.search.space.speculation) || self.models.exists(m, has(m.draft))",
+    at="search.space.speculation",
+)
+
+
 def _quality_is_stated(spec: Any) -> bool:
     quantized_kv = set(spec.search.space.cache_types or ()) - {"f16"}
-    return spec.slo.quality is not None or (len(spec.models) <= 1 and not quantized_kv)
+    answering = {model.name for model in spec.models} - {model.draft for model in spec.models}
+    return spec.slo.quality is not None or (len(answering) <= 1 and not quantized_kv)
 
 
 _QUALITY_IS_STATED: Final = holds(
@@ -65,7 +111,8 @@ _QUALITY_IS_STATED: Final = holds(
     "several models or a quantized KV cache are offered, and fewer bits are only cheaper if the answers hold: "
     'set quality to Strict, Balanced, Custom or "Off"',
     ("slo", "models", "search"),
-    "has(self.slo.quality) || (self.models.size() <= 1 && !(has(self.search) && has(self.search.space) && "
+    "has(self.slo.quality) || (self.models.filter(d, !self.models.exists(m, has(m.draft) && m.draft == d.name)).size() "
+    "<= 1 && !(has(self.search) && has(self.search.space) && "
     "has(self.search.space.cacheTypes) && self.search.space.cacheTypes.exists(t, t != 'f16')))",
     at="slo.quality",
 )
@@ -129,6 +176,9 @@ DEPLOYMENT_RULES: Final[Iterable[Rule]] = (
     _CONTAINER_IS_IN_POD,
     _ONE_REFERENCE,
     _DIFFERENT_FILES,
+    _DRAFTS_EXIST,
+    _DRAFTS_GIVE_NO_ANSWERS,
+    _DRAFTING_HAS_A_MODEL,
     _QUALITY_IS_STATED,
     _SEARCHED_MODELS_EXIST,
     _TIMEOUT_BEYOND_TTFT,

@@ -14,7 +14,9 @@ from slotune.api.texts import Label
 __all__ = ["Budget", "CacheType", "Search", "SearchSpace", "Speculation"]
 
 CacheType = Literal["f16", "q8_0", "q4_0"]
-Speculation = Literal["none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"]
+Speculation = Literal[
+    "none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-simple"
+]
 
 
 def _any_ubatch_fits(space: Any) -> bool:
@@ -56,8 +58,22 @@ class SearchSpace(Model):
     """Shortest chunk, in tokens, that is reused after a changed prefix (--cache-reuse); 0 is off. Approximate."""
     cache_idle_slots: Annotated[tuple[bool, ...], Items(most=2, least=1, distinct=True)] | None = None
     """Whether idle slots are saved to the prompt cache on every new request; needs cacheRAMMiB."""
-    speculation: Annotated[tuple[Speculation, ...], Items(most=6, least=1, distinct=True)] | None = None
-    """Ways to guess tokens ahead without a draft model (--spec-type); only none when absent."""
+    speculation: Annotated[tuple[Speculation, ...], Items(most=7, least=1, distinct=True)] | None = None
+    """Ways to guess tokens ahead (--spec-type); only none when absent. draft-simple is tried on models that name a
+    draft model, the others need none. The model checks every guess, so answers stay what they are."""
+    speculation_tokens: (
+        Annotated[tuple[Annotated[int, Field(ge=1, le=1024)], ...], Items(most=8, least=1, distinct=True)] | None
+    ) = None
+    """Most tokens that are guessed at a time, for every way but ngram-cache; llama-server's own number when absent (3
+    of a draft model, 48 or 64 of n-grams)."""
+    speculation_match: (
+        Annotated[tuple[Annotated[int, Field(ge=1, le=1024)], ...], Items(most=8, least=1, distinct=True)] | None
+    ) = None
+    """Tokens that must repeat before n-grams guess, for every ngram way but ngram-cache; llama-server's own number when
+    absent (24 of ngram-mod, else 12)."""
+    backend_sampling: Annotated[tuple[bool, ...], Items(most=2, least=1, distinct=True)] | None = None
+    """Whether tokens are sampled where the model runs (--backend-sampling), which helps many busy slots and may cost
+    few; experimental in llama.cpp. Only as today when absent."""
     models: Annotated[tuple[Label, ...], Items(most=16, least=1, distinct=True)] | None = None
     """Names of spec.models that may be tried; all when absent. The others only serve as a reference."""
 

@@ -111,6 +111,9 @@ class ModelVariant(Model):
     reference: bool = False
     """Whether the quality of all others is measured against this one. When none is marked, the least quantized file is
     the reference."""
+    draft: Label | None = None
+    """Name of another entry whose model guesses tokens ahead for this one: a much smaller model with the same
+    vocabulary. It is tried with search.space.speculation: [draft-simple], and gives no answers itself."""
 
 
 class GPUClassReference(Model):

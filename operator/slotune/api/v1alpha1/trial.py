@@ -70,6 +70,8 @@ class LlamaTrialSpec(Model):
     """The server's settings."""
     model_path: FilePath
     """Path of the GGUF file inside the server's container."""
+    draft_path: FilePath | None = None
+    """Path of the draft model's GGUF file there; needed where the candidate has one."""
     request_rate: ExactRate
     """Requests per second that this one server gets; 0 where answers are looked at and nothing else."""
     seed_block: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0

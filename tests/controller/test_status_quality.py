@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from slotune.api.v1alpha1.candidate import QualityResult
-from slotune.controller.events import trial_ended
+from slotune.controller.events import EventNote, trial_ended
 from slotune.controller.status_answer import baseline_configuration, recommendation_of, rejected_of
 from slotune.controller.status_progress import RunningTrial, progress_of, trial_label
 from slotune.sandbox.protocol import Progress
@@ -91,14 +91,21 @@ def test_a_comparison_counts_steps_and_not_requests():
     assert "512 of 1,024 steps" in str(said)
 
 
+def answers_ended(purpose: Purpose, verdict: Verdict) -> EventNote | None:
+    one = comparison_candidate(answers_compared().problem, pair_of(HOLDS), GPU)
+    return trial_ended("chat-1", TrialResult(Trial(one, 0.0, purpose=purpose), verdict, 1.0), "Q8_0 with KV cache f16")
+
+
 def test_a_reference_that_was_recorded_is_no_event_and_a_comparison_is_one():
-    asked = answers_compared().problem
-    one = comparison_candidate(asked, pair_of(HOLDS), GPU)
-    verdict = Verdict(Outcome.FAIL, "mean divergence 0.2 nats", "QualityTooLow", 0.95)
-    notes = [
-        trial_ended("chat-1", TrialResult(Trial(one, 0.0, purpose=purpose), verdict, 1.0), "Q8_0 with KV cache f16")
-        for purpose in (Purpose.REFERENCE, Purpose.QUALITY)
-    ]
-    assert notes[0] is None
-    assert notes[1] is not None
-    assert "0.2 nats" in notes[1].note
+    assert answers_ended(Purpose.REFERENCE, Verdict(Outcome.PASS, "16 steps", "ReferenceRecorded", 0.95)) is None
+    note = answers_ended(Purpose.QUALITY, Verdict(Outcome.FAIL, "mean divergence 0.2 nats", "QualityTooLow", 0.95))
+    assert note is not None
+    assert (note.type, "0.2 nats" in note.note) == ("Normal", True)
+
+
+def test_a_reference_that_cannot_be_recorded_warns_with_what_follows_and_a_cure():
+    note = answers_ended(Purpose.REFERENCE, Verdict(Outcome.FAIL, "5 GB did not fit", "OutOfMemoryWeights", 0.95))
+    assert note is not None
+    assert note.type == "Warning"
+    for words in ("no answers can be compared", "set aside", "Mark a model that runs here", "5 GB did not fit"):
+        assert words in note.note

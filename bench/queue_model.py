@@ -40,6 +40,7 @@ _NEVER_S = 1e18
 _SETTLING = 2000
 """Requests after which a server that began with idle slots is in its usual state."""
 _QUANTILES = 4096
+_AT_ONCE = 400_000
 _BATCH = 2000
 """Requests of a batch whose means are taken as independent: tens of times longer than the longest clusters."""
 
@@ -135,32 +136,41 @@ class Boundary:
 
     rate: float
     standard_error: float
-    """Of the rate, from the batch means of the check and the slope of the share."""
-    share: float
-    """As checked on requests that the rate was not fitted to."""
+    """Of the rate, from ``share_error`` and the slope of the share."""
     share_error: float
+    """Of the share of violations at that rate, from batch means."""
 
 
 def boundary(workload: Workload, requests: int, seed: int = 1) -> Boundary:
-    """Find it on ``requests`` requests (a regula falsi in logarithms), and check it on as many others."""
+    """Find it: roughly on a tenth of ``requests`` by steps in logarithms, then one last step on all of them."""
     target = math.log(PROMISE.violation_share)
     rate, step = workload.guess, 0.03
+    few = max(_BATCH, requests // 10)
 
     def log_share(at: float) -> float:
-        return math.log(max(1, int(stationary_marks(workload, at, requests, seed).sum())) / requests)
+        return math.log(max(1, int(stationary_marks(workload, at, few, seed).sum())) / few)
 
     here = log_share(rate)
     slope = (log_share(rate * (1 + step)) - here) / math.log1p(step)
-    for _ in range(4):
+    for _ in range(3):
         moved = rate * math.exp((target - here) / slope)
-        if abs(moved / rate - 1) < 1e-4:
+        if abs(moved / rate - 1) < 1e-3:
             break
         rate, here = moved, log_share(moved)
-    marks = stationary_marks(workload, rate, requests, seed + 1)
-    batches = marks[: requests // _BATCH * _BATCH].reshape(-1, _BATCH).mean(axis=1)
-    error = float(batches.std(ddof=1)) / math.sqrt(batches.size)
-    # The fit has the same error as its check.
-    return Boundary(rate, rate * error / PROMISE.violation_share / slope, float(marks.mean()), error)
+    batches = np.concatenate(
+        [
+            stationary_marks(workload, rate, size, seed + 1 + number).reshape(-1, _BATCH).mean(axis=1)
+            for number, size in enumerate(_portions(requests // _BATCH * _BATCH))
+        ]
+    )
+    share, error = float(batches.mean()), float(batches.std(ddof=1)) / math.sqrt(batches.size)
+    rate *= math.exp((target - math.log(share)) / slope)
+    return Boundary(rate, rate * error / share / slope, error)
+
+
+def _portions(requests: int) -> list[int]:
+    """So many at once that they stay in memory."""
+    return [min(_AT_ONCE, requests - begun) for begun in range(0, requests, _AT_ONCE)]
 
 
 class _Arrivals:

@@ -82,3 +82,14 @@ def test_quantiles_agree_with_numpys_definition() -> None:
     summary = summarize([RunResult(1, 1.0, [record(index, float(value)) for index, value in enumerate(values)])])
     assert summary.ttft_p95_s == pytest.approx(float(np.quantile(values, 0.95, method="inverted_cdf")))
     assert summary.ttft_p95_s == pytest.approx(float(np.sort(values)[int(np.ceil(0.95 * 337)) - 1]))
+
+
+def test_guessed_tokens_are_counted_over_all_requests() -> None:
+    first, second, silent = record(0, 0.1), record(1, 0.1), record(2, 0.1)
+    first.drafted_tokens, first.accepted_tokens = 30, 20
+    second.drafted_tokens, second.accepted_tokens = 10, 0
+
+    summary = summarize([RunResult(1, 1.0, [first, silent]), RunResult(2, 1.0, [second])])
+
+    assert (summary.drafted_tokens, summary.accepted_tokens, summary.acceptance) == (40, 20, 0.5)
+    assert summarize([RunResult(1, 1.0, [silent])]).acceptance is None

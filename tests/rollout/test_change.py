@@ -18,7 +18,7 @@ from slotune.llama.candidate import Candidate
 from slotune.rollout.change import Change, ForeignCandidateError, compose_change, kustomize_files
 from slotune.tuning.baseline import Baseline, read_baseline
 
-VARIANTS = (ModelVariant(name="Q8", path="/models/q8.gguf"), ModelVariant(name="Q4", path="/models/q4.gguf"))
+VARIANTS = tuple(ModelVariant(name=name, path=f"/models/{name.lower()}.gguf") for name in ("Q8", "Q4", "tiny"))
 ConfigMaps = dict[str, dict[str, str]]
 
 
@@ -213,6 +213,31 @@ def test_speculation_is_turned_off_wherever_it_was_turned_on() -> None:
 
     env = [{"name": "LLAMA_ARG_SPEC_TYPE", "value": "ngram-mod"}]
     assert change_of({"args": EXPLICIT, "env": env}, speculation="none").env == {"LLAMA_ARG_SPEC_TYPE": "none"}
+
+
+def test_a_draft_model_is_added_and_taken_out_again() -> None:
+    added = change_of({"args": EXPLICIT}, speculation="draft-simple", draft="Q4", speculation_tokens=5)
+    stated = ("--spec-type", "draft-simple", "-md", "/models/q4.gguf", "-ngld", "all", "--spec-draft-n-max", "5")
+
+    assert added.args is not None
+    again = read(template_of({"args": list(added.args)}), {}).candidate
+    assert (again.speculation, again.draft, again.speculation_tokens, again.extra_args) == ("draft-simple", "Q4", 5, ())
+
+    gone = change_of(
+        {"args": [*EXPLICIT, *stated, "-bs"]},
+        speculation="none",
+        draft=None,
+        speculation_tokens=None,
+        backend_sampling=False,
+    )
+    assert gone.args == (*EXPLICIT, "--spec-type", "none")
+
+
+def test_a_draft_model_of_a_variable_is_emptied() -> None:
+    env = [{"name": "LLAMA_ARG_SPEC_DRAFT_MODEL", "value": "/models/q4.gguf"}]
+    change = change_of({"args": EXPLICIT, "env": env}, speculation="none", draft=None)
+
+    assert change.env == {"LLAMA_ARG_SPEC_DRAFT_MODEL": ""}
 
 
 def test_a_cap_for_each_slot_gives_way_to_the_stated_pool() -> None:
@@ -432,7 +457,17 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
         "cache_idle_slots": ram != 0 and draw(st.booleans()),
         "cache_reuse": draw(st.sampled_from([0, 64])),
         "gpu_layers": draw(st.sampled_from(["all", "auto", "20"])),
-        "speculation": draw(st.sampled_from(["none", "ngram-mod", "ngram-cache"])),
+        "backend_sampling": draw(st.booleans()),
+        **draw(
+            st.sampled_from(
+                [
+                    {"speculation": "none"},
+                    {"speculation": "ngram-mod", "speculation_tokens": 16},
+                    {"speculation": "ngram-cache"},
+                    {"speculation": "draft-simple", "draft": "tiny", "speculation_tokens": 5},
+                ]
+            )
+        ),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,49 @@ def test_an_existing_deployment_is_the_baseline_with_its_replicas(tmp_path):
 def test_the_users_values_bound_the_space(read):
     problem = read(search__space__parallelSlots=[2, 3]).problem
     assert {one.parallel_slots for one in problem.candidates if one != problem.baseline} == {2, 3}
+
+
+def test_a_draft_model_drafts_and_answers_nothing(read, tmp_path):
+    write_tiny_model(tmp_path / "small.gguf", layers=1)
+    models = [
+        {"name": "F16", "path": "/models/f16.gguf", "draft": "small"},
+        {"name": "small", "path": "/models/small.gguf"},
+    ]
+    space = {"speculation": ["none", "draft-simple", "ngram-cache", "ngram-mod"], "speculationTokens": [3, 8]}
+    problem = read(slo__quality=None, models=models, search__space=space).problem
+
+    assert {one.variant for one in problem.candidates} == {"F16"}
+    ways = {(one.speculation, one.draft, one.speculation_tokens) for one in problem.candidates}
+    assert ways == {
+        ("none", None, None),
+        ("ngram-cache", None, None),
+        *(("ngram-mod", None, tokens) for tokens in (3, 8)),
+        *(("draft-simple", "small", tokens) for tokens in (3, 8)),
+    }
+    drafting = next(one for one in problem.candidates if one.draft)
+    plain = replace(drafting, speculation="none", draft=None, speculation_tokens=None)
+    assert problem.memory_bytes[drafting] > problem.memory_bytes[plain] + problem.models["small"].weights_bytes
+
+
+def test_a_draft_model_that_runs_today_is_one_that_can_be_left_out(read, tmp_path):
+    write_tiny_model(tmp_path / "small.gguf", layers=1)
+    models = [
+        {"name": "F16", "path": "/models/f16.gguf", "draft": "small"},
+        {"name": "small", "path": "/models/small.gguf"},
+    ]
+    args = ["-m", "/models/f16.gguf", "-np", "1", "-c", "256", "-t", "1", "-md", "/models/small.gguf", "-bs"]
+    problem = read(models=models, **{ARGS: args}).problem
+
+    assert (problem.baseline.speculation, problem.baseline.draft) == ("draft-simple", "small")
+    assert problem.baseline.backend_sampling
+    assert any(one.draft is None and one.extra_args == () for one in problem.candidates)
+    assert all(one.backend_sampling for one in problem.candidates), "not asked about, so as today"
+
+
+def test_nothing_is_guessed_unless_it_is_asked_for(read):
+    problem = read(search__space={}).problem
+
+    assert {(one.speculation, one.draft, one.backend_sampling) for one in problem.candidates} == {("none", None, False)}
 
 
 def test_without_a_word_about_quality_nothing_that_changes_answers_is_tried(read):

@@ -72,6 +72,10 @@ candidates = st.builds(
     gpu_layers=st.sampled_from(["all", "auto", "17", "0"]),
     threads=st.none() | st.integers(1, 128),
     speculation=st.sampled_from(["none", "ngram-mod"]),
+    speculation_tokens=st.none() | st.integers(0, 1024),
+    speculation_match=st.none() | st.integers(0, 1024),
+    draft=st.none() | st.just("tiny"),
+    backend_sampling=st.booleans(),
     extra_args=st.lists(st.text(st.characters(codec="ascii"), max_size=8), max_size=3).map(tuple),
 )
 load_trials = st.builds(
@@ -180,6 +184,8 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
             output_tokens_per_s=perhaps,
             mean_output_tokens=perhaps,
             mean_prompt_tokens=perhaps,
+            drafted_tokens=st.none() | counts,
+            accepted_tokens=st.none() | counts,
         ),
         attribution=attributions(numbers),
         slowest=attributions(numbers),

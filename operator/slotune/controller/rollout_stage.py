@@ -130,7 +130,8 @@ def _counts(references: References, understood: Understood, *, stands: bool) -> 
     if not stands and status.progress.inputs != understood.inputs:
         return False
     candidate, written = wanted_candidate(references), understood.written
-    return candidate.extra_args == written.candidate.extra_args and candidate.variant in written.paths
+    files = {candidate.variant, candidate.draft or candidate.variant}
+    return candidate.extra_args == written.candidate.extra_args and files <= written.paths.keys()
 
 
 def _container(deployment: LlamaDeployment, understood: Understood | None, serving: Object | None) -> str:

@@ -77,7 +77,7 @@ def _no_speculation(candidate: Candidate, build: int) -> Iterator[str]:
     numbers = candidate.speculation_tokens is not None or candidate.speculation_match is not None
     if build <= ADDED["--spec-type"].absent:
         yield f"b{build} has no --spec-type, which b{ADDED['--spec-type'].present} has."
-    elif candidate.speculation == DRAFT_MODEL and build <= ADDED[DRAFT_MODEL].absent:
+    elif candidate.speculation == DRAFT_MODEL and build < ADDED[DRAFT_MODEL].present:  # as it is read
         yield f"b{build} spells draft models otherwise: slotune states them as b{ADDED[DRAFT_MODEL].present} has them."
     elif numbers and build <= SPECULATION_NUMBERS.absent:
         yield f"b{build} has no numbers for each --spec-type, which b{SPECULATION_NUMBERS.present} has."

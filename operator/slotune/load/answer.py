@@ -119,6 +119,8 @@ class Answer:
             record.prompt_ms = _number(timings.get("prompt_ms"))
             record.output_tokens = _count(timings.get("predicted_n"))
             record.predicted_ms = _number(timings.get("predicted_ms"))
+            record.drafted_tokens = _count(timings.get("draft_n"))
+            record.accepted_tokens = _count(timings.get("draft_n_accepted"))
         usage = event.get("usage")
         if isinstance(usage, dict) and record.output_tokens is None:
             record.output_tokens = _count(usage.get("completion_tokens"))

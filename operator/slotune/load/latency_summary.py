@@ -28,6 +28,7 @@ def summarize(runs: Sequence[RunResult]) -> Latencies:
     prompts = [
         record.prompt_tokens + (record.cached_tokens or 0) for record in records if record.prompt_tokens is not None
     ]
+    drafted = any(record.drafted_tokens for record in records)
     return Latencies(
         ttft_p50_s=_quantile(ttft, 0.50),
         ttft_p95_s=_quantile(ttft, 0.95),
@@ -39,6 +40,8 @@ def summarize(runs: Sequence[RunResult]) -> Latencies:
         output_tokens_per_s=_throughput(runs, records),
         mean_output_tokens=float(np.mean(made)) if made else None,
         mean_prompt_tokens=float(np.mean(prompts)) if prompts else None,
+        drafted_tokens=sum(record.drafted_tokens or 0 for record in records) or None,
+        accepted_tokens=sum(record.accepted_tokens or 0 for record in records) if drafted else None,
     )
 
 

@@ -50,6 +50,10 @@ class RequestRecord:
     output_tokens: int | None = None
     """timings.predicted_n."""
     predicted_ms: float | None = None
+    drafted_tokens: int | None = None
+    """timings.draft_n: tokens that were guessed ahead; None when none were, or the server does not say."""
+    accepted_tokens: int | None = None
+    """timings.draft_n_accepted: those of them that the model would have said."""
     error: str | None = None
     """Short, without prompt text."""
 

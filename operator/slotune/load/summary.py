@@ -64,3 +64,12 @@ class Latencies:
     mean_output_tokens: float | None = None
     mean_prompt_tokens: float | None = None
     """Prompt tokens with cached ones."""
+    drafted_tokens: int | None = None
+    """Tokens that the server guessed ahead, of all requests; None when it guessed none."""
+    accepted_tokens: int | None = None
+    """Those of them that the model would have said as well."""
+
+    @property
+    def acceptance(self) -> float | None:
+        """Share of guessed tokens that were right; None when none was guessed."""
+        return (self.accepted_tokens or 0) / self.drafted_tokens if self.drafted_tokens else None

@@ -162,7 +162,7 @@ def compose_change(
 
     Raises:
         ForeignCandidateError: ``candidate`` has other untuned flags than the server.
-        KeyError: ``candidate`` is of a model variant that the baseline does not know.
+        KeyError: ``candidate`` is of a model variant, or has a draft model, that the baseline does not know.
     """
     if candidate.extra_args != baseline.candidate.extra_args:
         raise ForeignCandidateError(candidate)

@@ -53,6 +53,7 @@ def proved(evidence: Evidence, choice: Choice, gap: Decimal | None, rejected: Se
             "it holds at half of that rate as well, where guessed tokens, another layout of the KV cache or sampling "
             "on the GPU could cost more"
         )
+    said.extend(_guesses(choice))
     pair = evidence.knowledge.answers.of(choice.candidate)
     if pair.state is PairState.PASSED and evidence.problem.quality is not None:
         said.append(f"its answers keep {evidence.problem.quality.limits.name}: {pair.reason}")
@@ -60,6 +61,32 @@ def proved(evidence: Evidence, choice: Choice, gap: Decimal | None, rejected: Se
     if gap == 0:
         said.append(f"nothing among {len(rejected) + 1} candidates can be cheaper")
     return tuple(said)
+
+
+def _guesses(choice: Choice) -> Iterator[str]:
+    """What speculation did. The model checks each guess, so answers are what they would have been without."""
+    shape = choice.result.latencies
+    if choice.candidate.speculation != "none" and shape.acceptance is not None:
+        yield (
+            f"{100 * shape.acceptance:.3g} % of {shape.drafted_tokens:,} tokens that {choice.candidate.speculation} "
+            "guessed were right; a wrong one costs time and changes no answer"
+        )
+
+
+def _guesses_not_proved(problem: Problem, choice: Choice) -> Iterator[str]:
+    if choice.candidate.speculation != "none":
+        if choice.result.latencies.acceptance is None:
+            yield f"{choice.candidate.speculation} guessed nothing while it was measured, so the answer owes it nothing"
+        elif problem.demand.synthetic is not None:
+            yield (
+                "how many guessed tokens are right was measured on random tokens, since the workload has no prompts of "
+                "users: with theirs, speculation may do more or less"
+            )
+    if choice.candidate.backend_sampling and not problem.baseline.backend_sampling:
+        yield (
+            "sampling where the model runs is experimental in llama.cpp: probabilities are the same, the random "
+            "numbers are others, and answers with a grammar are sampled on the CPU as before"
+        )
 
 
 def _compared(evidence: Evidence, choice: Choice) -> Iterator[str]:
@@ -93,6 +120,8 @@ def not_proved(
     sentences.extend(_moved_machine(evidence))
     if choice is not None and choice.result.trial.seed_block == 0:
         sentences.append("the answer was measured once and not confirmed on a fresh start")
+    if choice is not None:
+        sentences.extend(_guesses_not_proved(problem, choice))
     sentences.extend(_answers_not_proved(evidence, choice))
     if problem.measurement.confidence < PRODUCTION_CONFIDENCE:
         sentences.append(

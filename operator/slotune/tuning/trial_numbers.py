@@ -163,6 +163,8 @@ def latencies_status(shape: Latencies) -> TrialLatencies:
         output_tokens_per_second=exact(shape.output_tokens_per_s),
         mean_output_tokens=exact(shape.mean_output_tokens),
         mean_prompt_tokens=exact(shape.mean_prompt_tokens),
+        drafted_tokens=shape.drafted_tokens,
+        accepted_tokens=shape.accepted_tokens,
         ttft_quantiles_seconds=_all_or_none(shape.ttft_quantiles_s, _MOST_QUANTILES),
     )
 
@@ -182,6 +184,8 @@ def latencies_of(said: TrialLatencies | None) -> Latencies:
         output_tokens_per_s=_float(said.output_tokens_per_second),
         mean_output_tokens=_float(said.mean_output_tokens),
         mean_prompt_tokens=_float(said.mean_prompt_tokens),
+        drafted_tokens=said.drafted_tokens,
+        accepted_tokens=said.accepted_tokens,
     )
 
 

@@ -134,6 +134,10 @@ class TrialLatencies(StatusModel):
     """Mean length of an answer."""
     mean_prompt_tokens: Number | None = None
     """Mean length of a prompt, cached tokens included."""
+    drafted_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens that the server guessed ahead; absent when it guessed none."""
+    accepted_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Those of them that the model would have said as well."""
     ttft_quantiles_seconds: Annotated[tuple[Number, ...], Items(most=101)] = ()
     """TTFT at 0, 1, ... 100 %."""
 

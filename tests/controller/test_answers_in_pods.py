@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from slotune.api.v1alpha1 import LlamaTrial
 from slotune.controller.cluster import Object
 from slotune.controller.kinds import CONFIG_MAP, LLAMA_TRIAL
-from slotune.controller.recordings import reference_manifest, what_is_wrong
+from slotune.controller.recordings import reference_manifest, usable_references, what_is_wrong
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search.pairs import Pair
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.trial_objects import result_of, trial_of
-from slotune.verdict.verdicts import Outcome
+from slotune.verdict.verdicts import Outcome, Verdict
 from tests.controller.fake_node import tiny_model, tiny_reference
 from tests.controller.manifests import NAMESPACE, config_map, owned
 from tests.controller.simulation import Simulation, assert_good_statuses, drive, world
 from tests.controller.test_search_laws import KillAt, assert_each_question_once, assert_same_answer, tuned
 from tests.sandbox.trials import SPEC as TRIAL_SPEC
-from tests.search.worlds import World
+from tests.search.worlds import QUALITY, World, candidate, problem
 
 FILES = {"F16": 16.0, "Q8_0": 8.5, "Q4_0": 4.5}
 SPEEDS = {"F16": 0.7, "Q8_0": 1.1, "Q4_0": 2.2}
@@ -294,6 +294,41 @@ async def test_another_reference_that_is_recorded_meanwhile_is_what_is_compared_
     found = [result_of(one) for one in models(simulation) if one.spec.candidate.model != "F16"]
     digests = {result.quality.reference_digest for result in found if result is not None and result.quality}
     assert digests == {tiny_reference(9).digest}
+
+
+async def test_a_comparison_with_a_recording_that_somebody_deleted_is_given_up():
+    simulation = simulation_of(quantized(seconds=lambda _: 12.0))
+    simulation.apply(asking())
+    await simulation.run(lambda: re.search("Q8_0 with KV cache f16, [0-9]", _progress(simulation)) is not None)
+    simulation.cluster.remove(LLAMA_TRIAL, NAMESPACE, recording(simulation).metadata.name)
+    await simulation.until_decided()
+    assert looks(simulation) == [*ALL_LOOKS[:2], ("reference", "F16"), *ALL_LOOKS[2:]]
+
+
+def test_only_what_equals_the_last_recording_is_compared_with():
+    space = problem([candidate("F16"), candidate("Q4_0")], quality=QUALITY)
+    one = Trial(candidate("F16"), 0.0, purpose=Purpose.REFERENCE)
+
+    def ended(name: str, digest: str, outcome: Outcome = Outcome.PASS, trial: Trial = one) -> tuple[Any, TrialResult]:
+        made = {
+            "apiVersion": "slotune.dev/v1alpha1",
+            "kind": "LlamaTrial",
+            "spec": TRIAL_SPEC,
+            "metadata": {"name": name},
+        }
+        return LlamaTrial.from_manifest(made), TrialResult(
+            trial, Verdict(outcome, "", "Said", 0.9), 1.0, reference=digest
+        )
+
+    def names(*found: tuple[Any, TrialResult]) -> list[str]:
+        return [one.config_map for one in usable_references(space, found)]
+
+    elsewhere = replace(one, candidate=replace(one.candidate, gpu_class="gone"))
+    assert names(ended("a", "x"), ended("b", "y"), ended("c", "x")) == ["a-reference", "c-reference"]
+    assert names(ended("a", "x"), ended("b", "y")) == ["b-reference"]
+    assert names(ended("a", "x"), ended("b", "", Outcome.INVALID)) == ["a-reference"]
+    assert names(ended("a", "x"), ended("b", "y", trial=elsewhere)) == ["a-reference"]
+    assert names(ended("b", "y", trial=replace(one, purpose=Purpose.QUALITY))) == []
 
 
 async def test_a_name_that_somebody_else_has_is_said_and_taken_from_nobody():

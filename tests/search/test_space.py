@@ -131,3 +131,42 @@ def test_no_candidate_breaks_an_order_constraint_and_none_is_there_twice(
     for one in built:
         assert all(rule.holds(one) for rule in ORDER_CONSTRAINTS), one
         assert one.cache_type_k == one.cache_type_v
+
+
+def test_every_ubatch_up_to_the_batch_is_tried():
+    limits = replace(LIMITS, batch_size=(512, 2048), ubatch_size=(256, 512, 1024))
+    candidates, _ = build_space(candidate(), limits, demand(), MODELS)
+
+    pairs = {(c.batch_size, c.ubatch_size) for c in candidates[1:]}
+    assert pairs == {(512, 256), (512, 512), (2048, 256), (2048, 512), (2048, 1024)}
+
+
+def test_a_way_to_guess_has_the_numbers_that_it_knows_and_a_draft_only_where_the_model_has_one():
+    limits = replace(
+        LIMITS,
+        speculation=("none", "ngram-cache", "ngram-mod", "draft-simple"),
+        speculation_tokens=(4, 16),
+        speculation_match=(8, 12),
+        drafts={"F16": "tiny"},
+    )
+    candidates, _ = build_space(candidate(), limits, demand(), MODELS)
+
+    def ways(variant: str) -> set[tuple[object, ...]]:
+        return {
+            (c.speculation, c.draft, c.speculation_tokens, c.speculation_match)
+            for c in candidates
+            if c.variant == variant
+        }
+
+    plain = {("none", None, None, None), ("ngram-cache", None, None, None)}
+    ngrams = {("ngram-mod", None, tokens, match) for tokens in (4, 16) for match in (8, 12)}
+    assert ways("Q8_0") == plain | ngrams
+    assert ways("F16") == plain | ngrams | {("draft-simple", "tiny", tokens, None) for tokens in (4, 16)}
+
+
+def test_a_flag_of_the_users_own_is_never_stated_a_second_time():
+    own = replace(candidate(), extra_args=("--spec-ngram-mod-n-max", "32"))
+    limits = replace(LIMITS, speculation=("ngram-mod", "ngram-simple"), speculation_tokens=(4,))
+    candidates, _ = build_space(own, limits, demand(), MODELS)
+
+    assert {c.speculation for c in candidates[1:]} == {"ngram-simple"}

@@ -7,12 +7,14 @@ nothing is downloaded. Each sits in a virtual environment of its own, outside th
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvloop
@@ -21,7 +23,7 @@ from slotune.load.client import Target, run_load
 from slotune.load.demand import Demand, Prompt
 from slotune.load.trace import build_trace
 
-__all__ = ["OURS", "PEERS", "TOKENS", "Reported", "Run", "Tool", "run_ours", "write_inputs"]
+__all__ = ["OURS", "PEERS", "TOKENS", "Reported", "Run", "Tool", "command", "run_ours", "write_inputs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKENS = 64
@@ -96,18 +98,21 @@ def write_inputs(folder: Path) -> None:
     rng = random.Random(SEED)
     words = sorted({"".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=5)) for _ in range(2000)})
     prompts = [" ".join(rng.choices(words, k=PROMPT_WORDS)) for _ in range(PROMPTS)]
-    rows = {
-        "aiperf.jsonl": [{"text": prompt, "output_length": TOKENS} for prompt in prompts],
-        "guidellm.jsonl": [{"prompt": prompt, "output_tokens_count": TOKENS} for prompt in prompts],
-    }
-    for name, lines in rows.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "prompts.jsonl").write_text(_lines({"text": prompt, "output_length": TOKENS} for prompt in prompts))
     answer = {"from": "gpt", "value": words[0]}
     talks = [{"conversations": [{"from": "human", "value": prompt}, answer]} for prompt in prompts]
     (folder / "inference-perf.json").write_text(json.dumps(talks))
     (folder / "no_collector").mkdir()
     (folder / "no_collector" / "sitecustomize.py").write_text("import gc\n\ngc.disable()\n")
     _write_tokenizer(folder / "tokenizer", words)
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _prompts(inputs: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in (inputs / "prompts.jsonl").read_text().splitlines()]
 
 
 def _write_tokenizer(folder: Path, words: list[str]) -> None:
@@ -144,8 +149,7 @@ def _ours(run: Run) -> list[str]:
 
 def run_ours(url: str, rate: str, requests: str, inputs: str) -> None:
     """Run slotune's own client, which is what the process of our row does; its report goes into the current folder."""
-    lines = (Path(inputs) / "aiperf.jsonl").read_text().splitlines()
-    prompts = tuple(Prompt(messages=({"role": "user", "content": json.loads(line)["text"]},)) for line in lines)
+    prompts = tuple(Prompt(messages=({"role": "user", "content": text},)) for text in _prompts(Path(inputs)))
     demand = Demand(peak_rate=float(rate), output_tokens=TOKENS, prompts=prompts)
     warmup = round(float(rate))
     trace = build_trace(demand, rate=float(rate), seed=SEED, requests=int(requests), warmup_requests=warmup)
@@ -161,13 +165,17 @@ def _read_ours(folder: Path) -> Reported:
 
 
 def _guidellm(run: Run) -> list[str]:
+    # It stops at the end of its file, so the file has a line for each request.
+    texts = itertools.islice(itertools.cycle(_prompts(run.inputs)), run.warmup + run.requests)
+    data = run.folder / "prompts.jsonl"
+    data.write_text(_lines({"prompt": text, "output_tokens_count": TOKENS} for text in texts))
     # Constant: its Poisson arrivals repeat one seed in every worker, so that requests come in pairs.
     options = {
         "backend": f"kind=openai_http,target={run.url},model={MODEL}",
         "profile": f"kind=constant,rate={run.rate:g},warmup={run.warmup}",
         "constraint": f"kind=max_requests,count={run.warmup + run.requests}",
         "tokenizer": f"kind=huggingface_auto,model={run.inputs / 'tokenizer'}",
-        "data": f"kind=json_file,path={run.inputs / 'guidellm.jsonl'}",
+        "data": f"kind=json_file,path={data}",
         "output": f"kind=json,path={run.folder / 'report.json'}",
     }
     return ["run", "--disable-console", *(part for name, value in options.items() for part in (f"--{name}", value))]
@@ -188,7 +196,7 @@ def _aiperf(run: Run) -> list[str]:
         "arrival-pattern": "poisson",
         "request-count": str(run.requests),
         "warmup-request-count": str(run.warmup),
-        "input-file": str(run.inputs / "aiperf.jsonl"),
+        "input-file": str(run.inputs / "prompts.jsonl"),
         "custom-dataset-type": "single_turn",
         "tokenizer": str(run.inputs / "tokenizer"),
         "workers-max": str(WORKERS),

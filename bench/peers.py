@@ -17,13 +17,12 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,8 @@ def main() -> int:
         return NOT_RUN
     print(f"{HEADER}\n{'|---' * 7}|")
     rows, failures = [], []
-    with scratch_folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="slotune-peers-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         write_inputs(folder)
         for turn, rate in enumerate(float(rate) for rate in options.rates.split(",")):
             tools = (OURS, *PEERS)
@@ -137,16 +137,6 @@ def judge(rows: Sequence[Row]) -> bool:
         )
         met = met and reached
     return met
-
-
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards, also when a tool left read-only files in it."""
-    folder = Path(tempfile.mkdtemp(prefix="slotune-peers-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def measure(tool: Tool, rate: float, seconds: float, inputs: Path, venvs: Path) -> Row:

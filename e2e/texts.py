@@ -96,7 +96,10 @@ def _every_form() -> dict[str, Form]:
     for kind in KINDS:
         for name, form in _forms(kind, seen):
             found.setdefault(form, name)
-    return {name.lower().replace("_", ""): form for form, name in found.items()}
+    # Letters alone: the API's spelling of a field takes a new word to begin behind a digit.
+    forms = {"".join(filter(str.isalpha, name.lower())): form for form, name in found.items()}
+    assert len(forms) == len(found), "two forms have one name"
+    return forms
 
 
 FORMS: Final = _every_form()

@@ -1,4 +1,4 @@
-"""Recorded answers that have travelled are those that were recorded, or none, whatever a log or ConfigMap did to them."""
+"""Recorded answers that have travelled are those that were recorded, or none, whatever came over them on the way."""
 
 from __future__ import annotations
 

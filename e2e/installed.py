@@ -56,6 +56,11 @@ class Operator:
             "get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}:9090/proxy/metrics"
         )
 
+    def looks(self) -> int:
+        """Reconciles since its process started, however they ended."""
+        lines = [line for line in self.metrics().splitlines() if line.startswith("slotune_reconcile_total{")]
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines)
+
     def kill(self) -> None:
         """End its process with SIGKILL, as a node that is out of memory does; the kubelet starts another.
 

@@ -86,6 +86,8 @@ class FakeCluster:
     """Fields of a LlamaDeployment's status that the CRD of an older slotune lacks."""
     admission: Callable[[Object], str] = lambda _: ""
     """Why an object is refused; empty: it is not."""
+    _sent: dict[Id, str] = field(default_factory=dict)
+    """When slotune last applied an object."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     # ------------------------------------------------------------------ the protocol
@@ -157,7 +159,7 @@ class FakeCluster:
         if dry_run:
             return copied(after)
         self.owners[key] = owners
-        kept = self._store(key, after, live)
+        kept = self._store(key, after, live, owner)
         self.after(request)
         return kept
 
@@ -299,7 +301,7 @@ class FakeCluster:
         except ValidationError as error:
             raise AssertionError(f"{request}: slotune wrote an invalid {shown}: {error}") from error
 
-    def _store(self, key: Id, manifest: Object, live: Object | None) -> Object:
+    def _store(self, key: Id, manifest: Object, live: Object | None, writer: str = "") -> Object:
         metadata = dict(manifest.get("metadata") or {})
         manifest = {**manifest, "metadata": metadata}
         metadata |= {"name": key[2]} | ({"namespace": key[1]} if key[1] else {})
@@ -313,10 +315,17 @@ class FakeCluster:
                 metadata["generation"] += 1
         if key[0] == "Deployment":
             manifest["spec"] = {"replicas": 1, **manifest["spec"]}
+        if key[0] in {"Deployment", "Service", "ConfigMap", "NetworkPolicy"}:
             owners = {who: paths for who, paths in self.owners.get(key, {}).items() if "/" not in who}
-            as_before = live is not None and live["spec"] == manifest["spec"]
+            as_before = live is not None and all(live.get(n) == manifest.get(n) for n in ("spec", "data"))
+            as_before = as_before and bool(live["metadata"].get("managedFields"))
             written_at = live["metadata"]["managedFields"][0]["time"] if as_before else self._stamp()
             metadata["managedFields"] = managed_fields(owners, written_at)
+            for entry in metadata["managedFields"]:  # who loses a field to another has written nothing
+                if entry["manager"] == "slotune-rollout" != writer:
+                    entry["time"] = self._sent.get(key, entry["time"])
+            if writer == "slotune-rollout":
+                self._sent[key] = written_at
         before = None if live is None else _plain(live)
         if before is None or before != _plain(manifest):
             metadata["resourceVersion"] = str(next(self._numbers))

@@ -95,6 +95,8 @@ class FakeNode:
     """Whether pods of this template never answer."""
     unwell: int = 0
     """Pods of each Deployment that just don't answer."""
+    trouble: str = ""
+    """Why the pods of a Deployment can't be made; empty: they can."""
     pods_of: Counter[str] = field(default_factory=Counter)
     """Pods made, by trial."""
     measured: list[Trial] = field(default_factory=list)
@@ -351,13 +353,14 @@ class FakeNode:
         late = (now - since).total_seconds() >= spec.get("progressDeadlineSeconds", 600) and not answers
         progressing = {"type": "Progressing", "reason": "ProgressDeadlineExceeded" if late else "ReplicaSetUpdated"}
         available = max(0, wanted - self.unwell) if answers else 0
+        failure = [{"type": "ReplicaFailure", "status": "True", "message": self.trouble}] if self.trouble else []
         status = {
             "observedGeneration": generation,
             "replicas": wanted,
             "updatedReplicas": wanted,
             "availableReplicas": available,
             "unavailableReplicas": wanted - available,
-            "conditions": [progressing],
+            "conditions": [progressing, *failure],
         }
         self.cluster.change(DEPLOYMENT, metadata["namespace"], metadata["name"], status=status)
 

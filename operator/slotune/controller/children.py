@@ -2,7 +2,9 @@
 
 A child's name follows from its owner's, so that no look makes a second one; an object of somebody else's may have that
 name already. Server-side apply would take it over, and its new owner reference would have it deleted together with the
-LlamaDeployment. Labels prove nothing, since they are copied; the owner's uid does.
+LlamaDeployment. Labels prove nothing, since they are copied; the owner's uid does. Where an owner went and left its
+children behind (``--cascade=orphan``), its successor of the same name takes over what nobody owns and slotune wrote:
+whoever copies an object is the field manager of the copy.
 """
 
 from __future__ import annotations
@@ -11,12 +13,22 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL, ROLLOUT_MANAGER, SANDBOX_MANAGER
 from slotune.api.v1alpha1.meta import GROUP
 from slotune.controller.cluster import Cluster, ClusterError, NotFoundError, Object
 from slotune.controller.kinds import CONFIG_MAP, NETWORK_POLICY, Kind, kind_of
 from slotune.sandbox.job import network_policy_name
 
-__all__ = ["Names", "TakenError", "check_child", "for_child", "is_child", "owner_of", "recommendation_name"]
+__all__ = [
+    "Names",
+    "TakenError",
+    "check_child",
+    "for_child",
+    "is_child",
+    "is_orphan",
+    "owner_of",
+    "recommendation_name",
+]
 
 AGAIN = timedelta(seconds=120)
 """Between two looks at names that nobody has yet, while there is anything to look for."""
@@ -43,9 +55,18 @@ def is_child(live: Mapping[str, Any], uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in live["metadata"].get("ownerReferences") or ())
 
 
+def is_orphan(live: Mapping[str, Any], deployment: str) -> bool:
+    """Whether slotune made an object for a LlamaDeployment of that name that has gone without it."""
+    metadata = live["metadata"]
+    labels = metadata.get("labels") or {}
+    is_marked = labels.get(MANAGED_BY_LABEL) == MANAGED_BY and labels.get(DEPLOYMENT_LABEL) == deployment
+    writers = {one.get("manager") for one in metadata.get("managedFields") or () if one.get("operation") == "Apply"}
+    return is_marked and not metadata.get("ownerReferences") and bool(writers & {ROLLOUT_MANAGER, SANDBOX_MANAGER})
+
+
 def check_child(live: Object, kind: Kind, owner: Mapping[str, Any]) -> None:
     """Raise :class:`TakenError` unless the owner that a reference names owns an object."""
-    if is_child(live, owner["uid"]):
+    if is_child(live, owner["uid"]) or (owner["kind"] == "LlamaDeployment" and is_orphan(live, owner["name"])):
         return
     metadata = live["metadata"]
     goes = any(

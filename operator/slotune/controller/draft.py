@@ -51,6 +51,8 @@ class Draft:
         self.status: LlamaDeploymentStatus = references.status
         """With the fields that were set so far; its conditions are those of before."""
         self.waits_for_slot = False
+        self.changes_pods = ""
+        """Why production's pods change beside any rollout, in words: none is planned from what was seen before that."""
         self.outcomes: list[str] = []
         """Of the trials that were seen to end."""
         self._claims: list[Claim] = []

@@ -17,6 +17,8 @@ from slotune.controller.cluster import Cluster, ConflictError, ForbiddenError, N
 from slotune.controller.conflicts import conflict_of
 from slotune.controller.devices import devices_of
 from slotune.controller.flights import owner_reference
+from slotune.controller.identity import digest_of
+from slotune.controller.kept_production import covers, kept_in, lost_fields
 from slotune.controller.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -36,7 +38,7 @@ from slotune.controller.recording_look import lost_reference
 from slotune.controller.references import References, gather_references, parse, rival_of
 from slotune.controller.release import restore_production
 from slotune.controller.retune import Asked, Verdict, judge
-from slotune.controller.rollout_manifests import rollout_manifest
+from slotune.controller.rollout_manifests import is_patch_for, rollout_manifest
 from slotune.controller.rollout_readings import RolloutReader, prometheus_reader
 from slotune.controller.rollout_stage import may_carry_on, next_rollout_step, stands
 from slotune.controller.settings import Settings
@@ -49,11 +51,11 @@ from slotune.llama.log_lines import LogFacts
 from slotune.production.looks import Look, take_look
 from slotune.production.queries import Pods, queries_for
 from slotune.production.watch import next_look, observe
-from slotune.rollout.facts import Capacity, Conflict, Readings
+from slotune.rollout.facts import Capacity, Conflict, Readings, Serving, template_digest
 from slotune.rollout.facts import Look as RolloutLook
 from slotune.rollout.last_good import LastGoodLostError, record_name
 from slotune.rollout.memory import Memory
-from slotune.rollout.planner import is_under_way
+from slotune.rollout.planner import is_open, is_under_way
 from slotune.rollout.steps import Apply, Drain, RollBack, RolloutStep, Verify
 from slotune.rollout.windows import UnknownTimeZoneError
 from slotune.tuning.status_values import digest
@@ -86,6 +88,8 @@ class Observer:
         self._watched: dict[str, Production] = {}
         self._started: dict[str, LogFacts] = {}
         self._patched: dict[str, str] = {}
+        self._compared: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Fields that an owned Deployment has lost, with the version of it, by uid."""
         self._trials: OrderedDict[tuple[str, str], LlamaTrial | None] = OrderedDict()
 
     def _read_trial(self, raw: Object) -> LlamaTrial | None:
@@ -192,16 +196,18 @@ class Observer:
         return replace(observed, serving=serving, service=await self._get(SERVICE, namespace, name))
 
     async def _only_watched(self, observed: Observed) -> Observed:
-        """Of a LlamaDeployment that is suspended no more than its Deployment, if anybody wants to see what it delivers:
-        a fleet of them costs nothing else."""
+        """Of a LlamaDeployment that is suspended no more than its Deployment. It is asked for where somebody wants to
+        see what it delivers; else what a watch has shown is enough: a fleet of them costs no request."""
         references, deployment = observed.references, observed.references.deployment
-        if deployment is None or deployment.spec.observe.prometheus is None:
+        if deployment is None:
             return observed
         namespace, name = references.key
         if deployment.spec.target_ref is not None:
             name = deployment.spec.target_ref.name
         rival = rival_of(references.raw, deployment, self._store)
-        serving = await self._deployment(namespace, name)
+        serving = self._store.get(DEPLOYMENT, namespace, name)
+        if serving is None and deployment.spec.observe.prometheus is not None:
+            serving = await self._deployment(namespace, name)
         return replace(observed, references=replace(references, rival=rival), serving=serving)
 
     async def _with_survey(self, observed: Observed) -> Observed:
@@ -253,15 +259,16 @@ class Observer:
         references, deployment = observed.references, observed.references.deployment
         assert deployment is not None
         namespace, _ = references.key
+        observed = await self._with_kept(observed, understood)
         if understood is None and not may_carry_on(observed):
             return observed
-        observed = replace(observed, has_patch=await self._has_patch(references))
+        observed = replace(observed, has_patch=await self._has_patch(references, understood))
         serving = observed.serving
         if serving is None or (references.status.recommendation is None and not may_carry_on(observed)):
             return observed
         observed = replace(observed, autoscalers=await self._autoscalers(namespace))
         memory = Memory.from_status(references.status)
-        if deployment.spec.rollout.mode == "Recommend" and not is_under_way(memory):
+        if deployment.spec.rollout.mode == "Recommend" and not is_open(memory):
             return observed
         capacity = Capacity(None) if understood is None else await self._capacity(references, understood, observed.now)
         slots = None
@@ -282,6 +289,23 @@ class Observer:
             case _:
                 readings = observed.readings
         return replace(observed, readings=readings)
+
+    async def _with_kept(self, observed: Observed, understood: Understood | None) -> Observed:
+        """What owned mode keeps in the Deployment, and what of it somebody has changed. Only the API server knows how
+        it writes what was sent, so it is asked where the words differ, once for each version."""
+        references, serving = observed.references, observed.serving
+        kept = kept_in(references, understood, serving)
+        if kept is None or serving is None or production_of(observed) is None:
+            return replace(observed, kept=kept)
+        assert references.deployment is not None
+        facts, found = Serving.from_deployment(serving, ""), serving["spec"]["template"]
+        if facts.source != kept.source or covers(found, kept.pods(references.deployment)):
+            return replace(observed, kept=kept)
+        version = (facts.uid, facts.resource_version, kept.source)
+        if self._compared.get(facts.uid, ((), ()))[0] != version:
+            as_sent = await self._cluster.apply(kept.manifest(references, facts), ROLLOUT_MANAGER, dry_run=True)
+            self._compared[facts.uid] = (version, lost_fields(found, as_sent["spec"]["template"]))
+        return replace(observed, kept=kept, lost=self._compared[facts.uid][1])
 
     async def _with_production(self, observed: Observed) -> Observed:
         """What Prometheus says, when a look is due."""
@@ -353,18 +377,22 @@ class Observer:
             return None
         return None
 
-    async def _has_patch(self, references: References) -> bool:
-        """Whether the ConfigMap with the answer is there; looked at once for each answer."""
+    async def _has_patch(self, references: References, understood: Understood | None) -> bool:
+        """Whether the ConfigMap with the answer is there, and makes the server of now what is recommended; looked at
+        once for each answer and server."""
         namespace, name = references.key
         recommendation = references.status.recommendation
         if recommendation is None:
             return False
-        answer = (str(references.raw["metadata"]["uid"]), recommendation.candidate_hash)
-        if self._patched.get(answer[0]) != answer[1]:
+        uid, container = str(references.raw["metadata"]["uid"]), understood and understood.manifests.container.name
+        answer = digest_of([recommendation.candidate_hash, template_digest(references.template or {}), container])
+        if self._patched.get(uid) != answer:
             found = await self._get(CONFIG_MAP, namespace, recommendation_name(name))
-            if found is None or not is_child(found, answer[0]):
+            if found is None or not is_child(found, uid):
                 return False
-            self._patched[answer[0]] = answer[1]
+            if understood is not None and not is_patch_for(references, understood, found):
+                return False
+            self._patched[uid] = answer
         return True
 
     async def _recorded(self, references: References, memory: Memory) -> Object | None:

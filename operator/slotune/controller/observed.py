@@ -8,6 +8,7 @@ from datetime import datetime
 from slotune.api.v1alpha1 import Production
 from slotune.controller.children import TakenError
 from slotune.controller.cluster import Object
+from slotune.controller.kept_production import Kept
 from slotune.controller.recordings import LostReference
 from slotune.controller.references import References
 from slotune.controller.retune import Verdict
@@ -64,6 +65,10 @@ class Observed:
     """Whether an answer that is there is looked for again."""
     service: Object | None = field(default=None, repr=False)
     """The Service of owned mode, whoever made it."""
+    kept: Kept | None = field(default=None, repr=False)
+    """What owned mode keeps in the Deployment; None: it is not known now, or the Deployment is not slotune's."""
+    lost: tuple[str, ...] = ()
+    """Fields of the Deployment's pod template that are no longer as slotune sent them."""
     taken: TakenError | None = None
     """What has a name that this LlamaDeployment needs, and is not its own."""
     lost_names: tuple[str, ...] = ()

@@ -21,10 +21,11 @@ from slotune.controller.events import EventNote
 from slotune.controller.flights import POLL_S, stopped
 from slotune.controller.kinds import JOB
 from slotune.controller.observed import Observed
-from slotune.controller.production_stage import watch_production
+from slotune.controller.production_stage import production_of, watch_production
 from slotune.controller.reasons import ConditionType, Reason
 from slotune.controller.rollout_stage import AT_ONCE_S, carry_on, go_on, roll_out
 from slotune.controller.search_stage import Search, search
+from slotune.controller.serving_doubt import doubt, left_behind, production_is_down, remember, why_unknown
 from slotune.controller.serving_stage import serve
 from slotune.controller.status_answer import (
     baseline_configuration,
@@ -60,6 +61,7 @@ def _decide(draft: Draft, observed: Observed) -> None:
     if any(stage(draft, observed) for stage in _IN_THE_WAY):
         if (news := carry_on(draft, observed)) is not None:
             draft.claim(news.claim)
+        doubt(draft, observed)
         borrow(draft, observed)
         watch_production(draft, observed)
         return
@@ -84,6 +86,9 @@ def _suspended(draft: Draft, observed: Observed) -> bool:
     if not deployment.spec.suspend:
         return False
     message = "spec.suspend is true: nothing is started, production stays as it is."
+    if deployment.spec.template is not None and production_of(observed) is None:
+        message = "spec.suspend is true: nothing is started, and nothing serves. Set it to false to have spec.template "
+        message += "served."
     _stop_trials(draft, observed, Reason.SUSPENDED, message)
     draft.claim(
         Claim.false(ConditionType.RECONCILING, Reason.SUSPENDED),
@@ -189,6 +194,8 @@ def _keep_the_answer(draft: Draft, observed: Observed, understood: Understood) -
     claims, phase = kept_claims(observed.references.status, news)
     draft.claim(*claims)
     draft.phase(phase)
+    doubt(draft, observed, in_the_way=False)
+    production_is_down(draft, observed)
     watch_production(draft, observed, serving)
 
 
@@ -219,12 +226,15 @@ def _search_and_roll_out(draft: Draft, observed: Observed, understood: Understoo
             doing=state.doing,
             serving=serving,
             rollout=news,
+            why_unknown=why_unknown(observed),
         )
     )
+    remember(draft, observed)
     draft.phase(phase_of(state.decision, purpose=state.purpose, rollout=news))
     if blocked is not None:
         draft.stalled(blocked.reason, blocked.message)
         draft.phase("Failed")
+    production_is_down(draft, observed)
     watch_production(draft, observed, serving)
     if state.decision is not None and _is_new(observed):
         draft.look_again(AT_ONCE_S)  # when it is next is said once this is stored
@@ -269,9 +279,10 @@ def _what_was_read(observed: Observed, understood: Understood) -> str:
     words = f"llama-server in container {understood.manifests.container.name}, {baseline.candidate.variant} on "
     words += f"{baseline.candidate.gpu_class}; {len(problem.candidates) + len(problem.pruned):,} candidates"
     left_out = _left_out(understood, observed.references.template)
+    behind = () if (said := left_behind(observed)) == "" else (said,)
     return " ".join(
         text if text.endswith((".", "?", "!")) else f"{text}."
-        for text in (words, *understood.reading.notes, *observed.lost_names, *left_out)
+        for text in (words, *behind, *understood.reading.notes, *observed.lost_names, *left_out)
     )
 
 

@@ -149,6 +149,7 @@ _STALLING: Final = (
     *_UNRESOLVED,
     Reason.WINDOW_TOO_SHORT,
     Reason.NO_CAPACITY,
+    Reason.PRODUCTION_NOT_READY,
     Reason.FORBIDDEN,
     Reason.REFUSED_BY_CLUSTER,
     Reason.UNAVAILABLE,
@@ -183,7 +184,7 @@ _ROLLOUT_DONE: Final = (
     Reason.ROLLED_OUT,
 )
 
-BAD_NEWS: Final = frozenset(_STALLING) - {Reason.RECOMMEND_ONLY}
+BAD_NEWS: Final = frozenset(_STALLING) - {Reason.RECOMMEND_ONLY, Reason.PRODUCTION_NOT_READY}
 """Reasons that warn whichever condition gives them."""
 
 REASONS_OF: Final = MappingProxyType(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slotune.api.labels import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
@@ -18,10 +19,11 @@ from slotune.rollout.last_good import LastGoodLostError, template_from_record
 from slotune.rollout.owned import serving_deployment, serving_pod_template
 from slotune.rollout.steps import Apply, RollBack
 from slotune.rollout.tuned import tuned_deployment, untuned_deployment
-from slotune.search.decision import Decision
 from slotune.tuning.trial_objects import candidate_of
 
 __all__ = [
+    "fits",
+    "is_patch_for",
     "lost_record",
     "patch_config_map",
     "rollout_manifest",
@@ -113,21 +115,47 @@ def source_digest(deployment: LlamaDeployment, references: References, change: C
     return template_digest(serving_pod_template(deployment, template, candidate_hash))
 
 
-def patch_config_map(observed: Observed, understood: Understood, decision: Decision) -> Object:
+def fits(understood: Understood, candidate: Candidate) -> bool:
+    """Whether the server of now can be made to run a candidate, which may be of a time with other flags or models."""
+    written, files = understood.written, {candidate.variant, candidate.draft or candidate.variant}
+    return candidate.extra_args == written.candidate.extra_args and files <= written.paths.keys()
+
+
+def is_patch_for(references: References, understood: Understood, found: Object) -> bool:
+    """Whether a ConfigMap has the change that makes the server of now the recommended one. Why it is recommended, and
+    at how many replicas, is written anew with each answer."""
+    manifests, candidate = understood.manifests, wanted_candidate(references)
+    if not fits(understood, candidate):
+        return True  # an answer to another question: nothing is made ready of it
+    change = compose_change(
+        manifests.template, manifests.container, understood.written, candidate, config_maps=manifests.config_maps
+    )
+    target = references.target["metadata"]["name"] if references.target is not None else references.key[1]
+    recommendation, data = references.status.recommendation, found.get("data") or {}
+    assert recommendation is not None
+    wanted = (kustomize_files(change, deployment=target, replicas=number) for number in (recommendation.replicas, None))
+    return any(_without_reasons(data) == _without_reasons(files) for files in wanted)
+
+
+def _without_reasons(files: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in files.items() if name != "kustomization.yaml"}
+
+
+def patch_config_map(
+    observed: Observed, understood: Understood, candidate: Candidate, replicas: int | None, reasons: Sequence[str]
+) -> Object:
     """The ConfigMap with a ready Kustomize component for the answer, for whoever applies it."""
     references, manifests = observed.references, understood.manifests
-    assert decision.choice is not None
     namespace, name = references.key
     target = references.target["metadata"]["name"] if references.target is not None else name
     change = compose_change(
         manifests.template,
         manifests.container,
         understood.written,
-        decision.choice.candidate,
+        candidate,
         config_maps=manifests.config_maps,
     )
-    header = [f"slotune: {decision.reason}", *decision.proved[:2]]
-    replicas = decision.choice.replicas if observed.autoscalers == () else None
+    shown = replicas if observed.autoscalers == () else None
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -137,5 +165,5 @@ def patch_config_map(observed: Observed, understood: Understood, decision: Decis
             "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: name},
             "ownerReferences": [owner_reference(references.raw)],
         },
-        "data": kustomize_files(change, deployment=target, replicas=replicas, header=header),
+        "data": kustomize_files(change, deployment=target, replicas=shown, header=reasons),
     }

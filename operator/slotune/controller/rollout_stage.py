@@ -21,6 +21,7 @@ from slotune.controller.observed import Observed
 from slotune.controller.reasons import ConditionType
 from slotune.controller.references import References
 from slotune.controller.rollout_manifests import (
+    fits,
     lost_record,
     patch_config_map,
     rollout_manifest,
@@ -28,7 +29,7 @@ from slotune.controller.rollout_manifests import (
     wanted_candidate,
     wanted_change,
 )
-from slotune.controller.rollout_story import RolloutNews, news_of, not_written_yet
+from slotune.controller.rollout_story import RolloutNews, news_of, not_written_yet, nothing_planned, pods_change
 from slotune.controller.search_stage import Search
 from slotune.controller.serving_story import Serving as Served
 from slotune.controller.serving_story import keeps_promise, serving_of
@@ -39,7 +40,7 @@ from slotune.rollout.facts import Readings, Serving
 from slotune.rollout.intent import Intent
 from slotune.rollout.last_good import template_record
 from slotune.rollout.memory import Memory
-from slotune.rollout.planner import is_under_way, plan_rollout
+from slotune.rollout.planner import is_open, is_under_way, plan_rollout
 from slotune.rollout.steps import (
     Apply,
     Done,
@@ -95,7 +96,7 @@ def next_rollout_step(
     change = None
     if understood is not None and _counts(references, understood, stands=stands):
         change = wanted_change(understood, wanted_candidate(references))
-    elif not is_under_way(Memory.from_status(status)):
+    elif not is_open(Memory.from_status(status)):
         return None
     slo_met, container = status.condition(T.SLO_MET), _container(deployment, understood, serving)
     counted = status if change is not None else status.model_copy(update={"recommendation": None})
@@ -129,9 +130,7 @@ def _counts(references: References, understood: Understood, *, stands: bool) -> 
         return False
     if not stands and status.progress.inputs != understood.inputs:
         return False
-    candidate, written = wanted_candidate(references), understood.written
-    files = {candidate.variant, candidate.draft or candidate.variant}
-    return candidate.extra_args == written.candidate.extra_args and files <= written.paths.keys()
+    return fits(understood, wanted_candidate(references))
 
 
 def _container(deployment: LlamaDeployment, understood: Understood | None, serving: Object | None) -> str:
@@ -163,6 +162,8 @@ def carry_on(draft: Draft, observed: Observed, understood: Understood | None = N
     """Go on with what is under way where no new answer can be had: what was begun is judged, and goes back if it fails.
     No news: nothing is under way, or it is no longer slotune's to change."""
     references = observed.references
+    if draft.changes_pods:
+        return pods_change(draft.changes_pods)
     if not may_carry_on(observed):
         return None
     step = next_rollout_step(
@@ -183,7 +184,7 @@ def carry_on(draft: Draft, observed: Observed, understood: Understood | None = N
 
 
 def may_carry_on(observed: Observed) -> bool:
-    """Whether a rollout is under way, and production is slotune's to change although its question can't be asked."""
+    """Whether a rollout has no end yet, and production is slotune's to change although its question can't be asked."""
     references, serving = observed.references, observed.serving
     deployment = references.deployment
     if deployment is None or deployment.spec.suspend or references.rival is not None or serving is None:
@@ -191,12 +192,15 @@ def may_carry_on(observed: Observed) -> bool:
     owners = serving["metadata"].get("ownerReferences") or ()
     is_ours = any(owner.get("uid") == references.raw["metadata"]["uid"] for owner in owners)
     is_named = references.target is not None or (deployment.spec.template is not None and is_ours)
-    return is_named and is_under_way(Memory.from_status(references.status))
+    return is_named and is_open(Memory.from_status(references.status))
 
 
 def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Served | None, RolloutNews | None]:
     """As :func:`roll_out`, for an answer that stays although the question has changed. No news: nothing is done."""
-    serving = _what_serves(observed, understood.space, None)
+    serving = _what_serves(observed, understood, understood.space, None)
+    _keep_the_patch_that_stays(draft, observed, understood)
+    if draft.changes_pods:
+        return None, pods_change(draft.changes_pods)
     step = None
     if stands(observed):
         step = next_rollout_step(
@@ -209,7 +213,9 @@ def go_on(draft: Draft, observed: Observed, understood: Understood) -> tuple[Ser
             stands=True,
         )
     if step is None:
-        return serving, None
+        deployment = observed.references.deployment
+        only = deployment is not None and deployment.spec.rollout.mode == "Recommend"
+        return serving, nothing_planned(observed.references.status, only_recommends=only)
     if isinstance(step, RollBack) and (lost := lost_record(observed, step)):
         step = Refuse("LastGoodLost", lost)
     _take(draft, observed, understood, step)
@@ -220,12 +226,14 @@ def roll_out(
     draft: Draft, observed: Observed, understood: Understood, state: Search
 ) -> tuple[Served | None, RolloutNews | None]:
     """What serves production, and where the way to it stands. None: only a recommendation is asked for."""
-    serving = _what_serves(observed, state.problem, state.decision)
+    serving = _what_serves(observed, understood, state.problem, state.decision)
     if state.decision is None or state.decision.choice is None:
         return serving, carry_on(draft, observed, understood)
     references = observed.references
     assert references.deployment is not None
     _keep_the_patch(draft, observed, understood, state)
+    if draft.changes_pods:
+        return None, pods_change(draft.changes_pods)
 
     def step_from(references: References) -> RolloutStep | None:
         return next_rollout_step(
@@ -280,14 +288,26 @@ def _what_is_there(observed: Observed, state: Search) -> Served | None:
     return serving_of(state.problem, state.decision, facts.candidate, facts.desired)
 
 
-def _what_serves(observed: Observed, problem: Problem, decision: Decision | None) -> Served | None:
-    """The candidate that serves now at its replicas; None while pods are being replaced, or nobody knows."""
+def _what_serves(
+    observed: Observed, understood: Understood, problem: Problem, decision: Decision | None
+) -> Served | None:
+    """The candidate that serves now at its replicas; None while pods are being replaced, or nobody knows.
+
+    The mark on the pods says which candidate slotune brought; that they are still what it is made of is compared.
+    """
     if observed.serving is None:
         return None
     facts = Serving.from_deployment(observed.serving, "", observed.autoscalers)
     if not facts.is_settled or facts.available == 0:
         return None
-    return serving_of(problem, decision, facts.candidate, facts.desired)
+    kept, is_target = observed.kept, observed.references.target is not None
+    if not is_target and (kept is None or kept.source != facts.source or observed.lost or facts.strangers):
+        return None
+    serves = serving_of(problem, decision, facts.candidate, facts.desired)
+    if serves is None or not is_target:
+        return serves
+    stated = replace(understood.written.candidate, gpu_class=serves.candidate.gpu_class)
+    return serves if stated == serves.candidate else None
 
 
 def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, state: Search) -> None:
@@ -300,4 +320,24 @@ def _keep_the_patch(draft: Draft, observed: Observed, understood: Understood, st
         and observed.has_patch
     ):
         return
-    draft.do(ApplyManifest(patch_config_map(observed, understood, state.decision), ROLLOUT_MANAGER))
+    choice, reasons = state.decision.choice, [f"slotune: {state.decision.reason}", *state.decision.proved[:2]]
+    assert choice is not None
+    manifest = patch_config_map(observed, understood, choice.candidate, choice.replicas, reasons)
+    draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER))
+
+
+def _keep_the_patch_that_stays(draft: Draft, observed: Observed, understood: Understood) -> None:
+    """The same of an answer that stays although the server is another one, where that can be made to run it."""
+    references, recommendation = observed.references, observed.references.status.recommendation
+    if recommendation is None or observed.has_patch or not fits(understood, wanted_candidate(references)):
+        return
+    completed = references.status.condition(T.SEARCH_COMPLETED)
+    reasons = [f"slotune: {completed.message}"] if completed is not None else []
+    manifest = patch_config_map(
+        observed,
+        understood,
+        wanted_candidate(references),
+        recommendation.replicas,
+        [*reasons, *recommendation.proved[:2]],
+    )
+    draft.do(ApplyManifest(manifest, ROLLOUT_MANAGER))

@@ -16,12 +16,37 @@ from slotune.controller.conditions import Claim
 from slotune.controller.reasons import ConditionType, Reason
 from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, RollBack, RolloutStep, Wait, WriteAhead
 
-__all__ = ["WENT_BACK", "RolloutNews", "news_of", "not_written_yet", "rollout_news"]
+__all__ = [
+    "ENDED",
+    "WENT_BACK",
+    "RolloutNews",
+    "news_of",
+    "not_written_yet",
+    "nothing_planned",
+    "pods_change",
+    "rollout_news",
+]
 
 T: Final = ConditionType
 
 WENT_BACK: Final = frozenset({Reason.ROLLING_BACK, Reason.ROLLED_BACK, Reason.CANDIDATE_ROLLED_BACK})
 """Reasons of a rollout that went, or goes, back."""
+ENDED: Final = frozenset(
+    {
+        *WENT_BACK,
+        Reason.NO_RECOMMENDATION,
+        Reason.NOT_READY,
+        Reason.SLO_MISSED,
+        Reason.VERIFICATION_INCONCLUSIVE,
+        Reason.CHANGED_BY_OTHER,
+        Reason.REVERTED_BY_OTHER,
+        Reason.NOTHING_TO_GO_BACK_TO,
+        Reason.LAST_GOOD_LOST,
+        Reason.LAST_GOOD_UNHEALTHY,
+        Reason.HALTED,
+    }
+)
+"""Reasons of RolledOut that tell what happened. Others tell what comes, or what a person should do for it."""
 _PHASE_OF_STAGE: Final[Mapping[str, Phase]] = MappingProxyType(
     {
         "Draining": "RollingOut",
@@ -116,6 +141,25 @@ def not_written_yet(then: RolloutStep | None, status: LlamaDeploymentStatus) -> 
     doing = known.reason if known is not None and known.reason in _STAGES else Reason.PROGRESSING
     claim = Claim.false(T.ROLLED_OUT, Reason.PENDING, "The answer is written down before production is touched")
     return RolloutNews("Working", claim, "Recommended", doing)
+
+
+def nothing_planned(status: LlamaDeploymentStatus, *, only_recommends: bool) -> RolloutNews | None:
+    """Of an answer that stays until it is looked for again, and is not brought to production before. None: what was
+    said of it stays said, since it tells what happened."""
+    known = status.condition(T.ROLLED_OUT)
+    if status.recommendation is None or (known is not None and (known.status == "True" or known.reason in ENDED)):
+        return None
+    if only_recommends:
+        claim = Claim.false(T.ROLLED_OUT, Reason.RECOMMEND_ONLY, "rollout.mode is Recommend: nothing is written")
+    else:
+        words = "The answer is looked for again before anything is rolled out"
+        claim = Claim.unknown(T.ROLLED_OUT, Reason.PENDING, words)
+    return RolloutNews("Settled", claim, "Recommended")
+
+
+def pods_change(words: str) -> RolloutNews:
+    """While production's pods change without a rollout: what was said of one is not true of what comes."""
+    return RolloutNews("Working", Claim.unknown(T.ROLLED_OUT, Reason.APPLYING, words), "RollingOut")
 
 
 def _written_down(step: WriteAhead) -> RolloutNews:

@@ -78,15 +78,23 @@ def baseline_measured(problem: Problem, decision: Decision | None, results: Sequ
 
 
 def slo_met(
-    problem: Problem, decision: Decision | None, results: Sequence[TrialResult], serving: Serving | None
+    problem: Problem,
+    decision: Decision | None,
+    results: Sequence[TrialResult],
+    serving: Serving | None,
+    why_unknown: str = "",
 ) -> Claim:
-    """SLOMet: whether what serves was measured to keep the promise; False where nothing can."""
+    """SLOMet: whether what serves was measured to keep the promise; False where nothing can.
+
+    ``why_unknown``: why ``serving`` is None, as a sentence.
+    """
     if decision is not None and decision.kind is DecisionKind.INFEASIBLE:
         binding = binding_of(problem, decision, results)
         words = decision.reason if binding is None else binding.message
         return Claim.false(ConditionType.SLO_MET, Reason.INFEASIBLE, sentence(words))
     if serving is None or serving.replicas < 1:
-        words = "What serves was not measured against this promise" if serving is None else "Nothing serves"
+        unmeasured = why_unknown or "What serves was not measured against this promise"
+        words = unmeasured if serving is None else "Nothing serves"
         return Claim.unknown(ConditionType.SLO_MET, Reason.NOT_MEASURED, words)
     return _judged(problem, decision, results, serving)
 

@@ -69,6 +69,7 @@ def search_claims(
     serving: Serving | None = None,
     rollout: RolloutNews | None = None,
     suspended: bool = False,
+    why_unknown: str = "",
 ) -> tuple[Claim, ...]:
     """Every condition but TargetResolved, from a search that runs (``decision`` is None) or has ended.
 
@@ -81,12 +82,13 @@ def search_claims(
         serving: what serves production now; None: it is not known to this search.
         rollout: where the way to production stands; None: rollout.mode asks for a recommendation only.
         suspended: spec.suspend.
+        why_unknown: why it is not known what serves, as a sentence.
     """
     news = rollout or without_rollout(problem, decision, serving)
     claims = (
         baseline_measured(problem, decision, results),
         _search_completed(problem, decision, purpose, doing),
-        slo_met(problem, decision, results, serving),
+        slo_met(problem, decision, results, serving, why_unknown),
         news.claim,
     )
     answered = decision is not None and decision.choice is not None
@@ -109,7 +111,9 @@ def kept_claims(status: LlamaDeploymentStatus, news: RolloutNews | None) -> tupl
     if status.recommendation is None:
         infeasible = completed.reason == Reason.INFEASIBLE
         return _stalled(completed.reason, completed.message), "Infeasible" if infeasible else "Inconclusive"
-    news = news or _known_news(status.condition(T.ROLLED_OUT))
+    if news is None:  # what was said of it stays said; it is not claimed anew
+        news = _known_news(status.condition(T.ROLLED_OUT))
+        return _on_the_way(news, completed.message), news.phase
     return (news.claim, *_on_the_way(news, completed.message)), news.phase
 
 

@@ -162,6 +162,8 @@ class Serving:
     unavailable: int
     deadline_exceeded: bool
     """Whether Kubernetes gave up waiting for progress (ProgressDeadlineExceeded)."""
+    trouble: str
+    """Why Kubernetes does not get its pods to run, in its own words; empty where it does not complain."""
     progress_deadline_s: int
     stated_strategy: JSON
     """``spec.strategy``, as the API server gave it."""
@@ -182,6 +184,10 @@ class Serving:
     longer in its source."""
     replicas_owners: tuple[str, ...]
     """Field managers of the replicas, slotune's own excluded."""
+    strangers: tuple[str, ...]
+    """Field managers of anything in the pod template, slotune's own excluded; who only starts pods anew is none."""
+    sent_at: datetime | None
+    """When slotune last changed the Deployment; None: never, or nothing says when."""
     last_writer: str | None
     """Field manager that last wrote to the pod template, slotune's own excluded."""
     written_at: datetime | None
@@ -224,6 +230,7 @@ class Serving:
             available=int(status.get("availableReplicas", 0)),
             unavailable=int(status.get("unavailableReplicas", 0)),
             deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
+            trouble=_trouble(status.get("conditions") or ()),
             progress_deadline_s=int(spec.get("progressDeadlineSeconds", _DEFAULT_DEADLINE_S)),
             stated_strategy=spec.get("strategy") or {},
             template=template,
@@ -234,6 +241,8 @@ class Serving:
             args_owners=_owners(managed, in_container),
             args_can_move=_all_apply(managed, in_container) and not _was_applied_by_clients(metadata, container),
             replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
+            strangers=_strangers(managed),
+            sent_at=_latest(entry.get("time") for entry in managed if entry.get("manager") == ROLLOUT_MANAGER),
             last_writer=_last_writer(managed, ("f:spec", "f:template")),
             written_at=_written_at(managed, ("f:spec", "f:template")),
             autoscaler=scalers[0] if scalers else None,
@@ -265,6 +274,17 @@ class Serving:
     def has_failed(self) -> bool:
         """Whether Kubernetes says that the present template makes no progress."""
         return self.observed_generation >= self.generation and self.deadline_exceeded and not self.is_settled
+
+
+def _trouble(conditions: Iterable[JSON]) -> str:
+    """Pods that can't be made, then pods that don't come up."""
+    said = {it.get("type"): it for it in conditions}
+    failure, progressing = said.get("ReplicaFailure", {}), said.get("Progressing", {})
+    if failure.get("status") == "True":
+        return str(failure.get("message") or failure.get("reason") or "")
+    if progressing.get("reason") == "ProgressDeadlineExceeded":
+        return str(progressing.get("message") or progressing["reason"])
+    return ""
 
 
 def template_digest(template: JSON) -> str:
@@ -307,6 +327,26 @@ def _owners(managed: Sequence[JSON], path: Sequence[str | JSON]) -> tuple[str, .
     return tuple(sorted(found - {ROLLOUT_MANAGER}))
 
 
+def _strangers(managed: Sequence[JSON]) -> tuple[str, ...]:
+    """Managers of fields of the pod template. What the API server fills in belongs to nobody."""
+    found = set()
+    for entry in managed:
+        if entry.get("subresource") != "status" and entry.get("manager") != ROLLOUT_MANAGER:
+            fields = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:template")
+            if fields is not None and _fields_of(fields) - {f"f:{RESTARTED}"}:
+                found.add(str(entry.get("manager", "")))
+    return tuple(sorted(found))
+
+
+def _fields_of(fields: JSON) -> frozenset[str]:
+    """Names of the leaves; a whole that is owned as such (``.``) goes with its parts."""
+    if not fields:
+        return frozenset({""})
+    return frozenset().union(
+        *({name} if not inner else _fields_of(inner) for name, inner in fields.items() if name != ".")
+    )
+
+
 def _all_apply(managed: Sequence[JSON], path: Sequence[str | JSON]) -> bool:
     """Whether whoever owns the field does so by server-side apply."""
     found = (entry for entry in managed if _has_field(entry, path) and entry.get("manager") != ROLLOUT_MANAGER)
@@ -334,7 +374,11 @@ def _last_writer(managed: Sequence[JSON], path: Sequence[str | JSON]) -> str | N
 
 
 def _written_at(managed: Sequence[JSON], path: Sequence[str | JSON]) -> datetime | None:
-    times = [entry.get("time") for entry in managed if _has_field(entry, path)]
+    return _latest(entry.get("time") for entry in managed if _has_field(entry, path))
+
+
+def _latest(stamps: Iterable[Any]) -> datetime | None:
+    times = list(stamps)
     if not times or not all(times):
         return None
     return max(datetime.fromisoformat(str(time)) for time in times)

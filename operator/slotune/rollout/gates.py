@@ -106,12 +106,12 @@ def it_is_not_approved(it: Situation) -> GateAnswer | None:
         return None
     if policy.approved_candidate is None:
         return AwaitApproval(
-            f"Set spec.rollout.approvedCandidate to {wanted.candidate_hash} to roll it out",
+            f"Set spec.rollout.approvedCandidate to {wanted.candidate_hash} to roll it out{_what_else(it)}",
         )
     return Refuse(
         "StaleApproval",
         f"spec.rollout.approvedCandidate is {policy.approved_candidate}, but {wanted.candidate_hash} is recommended "
-        "now: look at it, and approve that one",
+        f"now: look at it, and approve that one{_what_else(it)}",
     )
 
 
@@ -200,6 +200,13 @@ def apply_the_patch(it: Situation) -> str:
     name = None if it.intent.wanted is None else it.intent.wanted.patch_config_map
     patch = f"the patch in ConfigMap {name}" if name else "the recommended settings"
     return f"Set spec.rollout.mode to Recommend and put {patch} into the source of the Deployment"
+
+
+def _what_else(it: Situation) -> str:
+    """What would be refused once it is approved: nobody should have to ask twice."""
+    answers = (gate(it) for gate in (deployment_can_not_change, a_field_belongs_to_another, it_would_not_end))
+    refused = next((answer for answer in answers if isinstance(answer, Refuse)), None)
+    return "" if refused is None else f". That alone is not enough ({refused.reason}): {refused.message}"
 
 
 def _replicas(count: int | None) -> str:

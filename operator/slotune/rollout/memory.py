@@ -9,6 +9,8 @@ from typing import Any
 
 from slotune.api.quantities import parse_duration
 from slotune.api.v1alpha1 import Applied, LlamaDeploymentStatus, RestoreIntent, RolloutRecord
+from slotune.report.redaction import without_secrets
+from slotune.rollout.facts import Serving
 
 __all__ = ["Memory", "moment", "span", "stamp"]
 
@@ -57,6 +59,28 @@ class Memory:
         """With these fields of the record changed."""
         assert self.rollout is not None
         return replace(self, rollout=self.rollout.model_copy(update=changes))
+
+    def knows_other_pods(self, serving: Serving) -> bool:
+        """Whether something was rolled out, and what serves is another pod template than it was then."""
+        return self.applied is not None and self.applied.template_digest != serving.template_digest
+
+    def following(self, serving: Serving, now: datetime) -> Memory:
+        """Once a user has changed the pod around the candidate that serves: it is the same rollout, of other pods."""
+        assert self.applied is not None
+        before, candidate = self.applied, serving.candidate or self.applied.candidate_hash
+        applied = Applied(
+            candidate_hash=candidate,
+            time=stamp(now),
+            replicas=serving.desired,
+            args=without_secrets(serving.args),
+            template_digest=serving.template_digest,
+        )
+        held = self.last_good is not None and self.last_good.template_digest == before.template_digest
+        rollout = self.rollout
+        if rollout is not None and rollout.template_digest == before.template_digest:
+            update = {"candidate_hash": candidate, "template_digest": serving.template_digest}
+            rollout = rollout.model_copy(update=update)
+        return replace(self, applied=applied, last_good=applied if held else self.last_good, rollout=rollout)
 
     def with_refused(self, candidate_hash: str) -> Memory:
         """With a candidate that is not rolled out again by itself."""

@@ -25,7 +25,7 @@ from slotune.rollout.replacing import before_the_apply, begin, was_applied, whil
 from slotune.rollout.situation import Judge, Situation
 from slotune.rollout.steps import Refuse, RolloutStep, Wait, WriteAhead
 
-__all__ = ["MOST_REVERTS", "is_under_way", "plan_rollout"]
+__all__ = ["MOST_REVERTS", "is_open", "is_under_way", "plan_rollout"]
 
 MOST_REVERTS: Final = 3
 """After which slotune stops: something puts the old template back by itself, and would for ever."""
@@ -35,6 +35,11 @@ _UNDER_WAY: Final = frozenset({"Draining", "Applying", "Verifying", "RollingBack
 def is_under_way(memory: Memory) -> bool:
     """Whether production is being changed or judged: nothing else may take it down meanwhile."""
     return memory.rollout is not None and memory.rollout.stage in _UNDER_WAY
+
+
+def is_open(memory: Memory) -> bool:
+    """Whether a rollout has no end yet: it is under way, or waits for production to show something."""
+    return is_under_way(memory) or (memory.rollout is not None and memory.rollout.stage == "Unproven")
 
 
 def plan_rollout(

@@ -284,6 +284,8 @@ class LlamaDeploymentStatus(CommonStatus):
     """What came closest when nothing passed."""
     rejected: Annotated[tuple[Rejected, ...], Items(most=32, key="code")] = ()
     """Why the others are not the answer, counted by reason."""
+    serving_template_digest: Digest | None = None
+    """Digest of the pod template that the condition SLOMet speaks of; absent while SLOMet is Unknown."""
     applied: Applied | None = None
     """What slotune rolled out last."""
     last_good: Applied | None = None

@@ -126,7 +126,7 @@ class FakeCluster:
         request = self._asked("create", kind, namespace, name)
         if (kind.name, namespace or "", name) in self.objects:
             raise AlreadyExistsError(str(request), 409, f'{kind.plural} "{name}" already exists')
-        made = self.put(manifest, "slotune")
+        made = self.put(manifest, "slotune-sandbox")
         self.after(request)
         return made
 
@@ -315,7 +315,7 @@ class FakeCluster:
                 metadata["generation"] += 1
         if key[0] == "Deployment":
             manifest["spec"] = {"replicas": 1, **manifest["spec"]}
-        if key[0] in {"Deployment", "Service", "ConfigMap", "NetworkPolicy"}:
+        if key[0] in {"Deployment", "Service", "ConfigMap", "NetworkPolicy", "Job", "LlamaTrial"}:
             owners = {who: paths for who, paths in self.owners.get(key, {}).items() if "/" not in who}
             as_before = live is not None and all(live.get(n) == manifest.get(n) for n in ("spec", "data"))
             as_before = as_before and bool(live["metadata"].get("managedFields"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slotune.controller.cluster import Object
 from slotune.controller.kept_production import covers, lost_fields
-from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, SERVICE
+from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, SERVICE, kind_of
 from slotune.rollout.facts import template_digest
 from tests.controller.fake_cluster import written
 from tests.controller.manifests import ARGS, IMAGE, NAMESPACE, TEMPLATE, owned, target, targeting
@@ -371,14 +371,36 @@ async def test_one_that_was_suspended_from_the_start_does_not_say_that_productio
 # ------------------------------------------------------------------- what an earlier one left
 
 
+def orphan(simulation: Simulation) -> None:
+    """``kubectl delete lld chat --cascade=orphan``."""
+    found = simulation.cluster.find(LLAMA_DEPLOYMENT, NAMESPACE, "chat")
+    assert found is not None
+    for one in [copy.deepcopy(one) for one in simulation.cluster.objects.values()]:
+        owners = one["metadata"].get("ownerReferences") or ()
+        if any(owner["uid"] == found["metadata"]["uid"] for owner in owners):
+            simulation.cluster.change(
+                kind_of(one), NAMESPACE, one["metadata"]["name"], metadata={"ownerReferences": None}
+            )
+    simulation.cluster.release(LLAMA_DEPLOYMENT, NAMESPACE, "chat")
+
+
+@pytest.mark.parametrize("trials", [0, 2], ids=["while the weights are looked at", "while it measures"])
+async def test_what_was_orphaned_in_the_middle_is_taken_over_and_goes_on(trials):
+    simulation = simulated(owned())
+    await simulation.run(lambda: bool(simulation.jobs()) and len(simulation.trials()) >= trials, most_s=HOUR)
+    orphan(simulation)
+    await simulation.run(most_s=5)
+    simulation.apply(owned())
+    await simulation.until_decided()
+    await until(simulation, "Ready", "True", "Recommended")
+    assert_good_statuses(simulation)
+
+
 async def test_what_was_orphaned_is_taken_over_and_goes_on_serving():
     simulation = simulated(owned(**AUTO, **VERIFY))
     await until(simulation, "RolledOut", "True", "RolledOut")
     before = deployment(simulation)
-    for kind in (DEPLOYMENT, SERVICE):
-        simulation.cluster.change(kind, NAMESPACE, "chat", metadata={"ownerReferences": None})
-    simulation.cluster.change(CONFIG_MAP, NAMESPACE, "chat-recommendation", metadata={"ownerReferences": None})
-    simulation.cluster.release(LLAMA_DEPLOYMENT, NAMESPACE, "chat")
+    orphan(simulation)
     await simulation.run(most_s=5)
     simulation.apply(owned(**AUTO, **VERIFY))
     uid = simulation.cluster.find(LLAMA_DEPLOYMENT, NAMESPACE, "chat")["metadata"]["uid"]
@@ -414,3 +436,14 @@ async def test_the_patch_is_made_for_the_container_that_there_is():
     assert simulation.says("Ready") == ("True", "Recommended")
     patch = simulation.cluster.find(CONFIG_MAP, NAMESPACE, "chat-recommendation")
     assert "name: server" in patch["data"]["deployment.yaml"]
+
+
+async def test_an_edit_right_after_slotune_applied_is_put_back_a_little_later_and_told():
+    simulation = simulated(owned())
+    await simulation.run(lambda: simulation.cluster.find(SERVICE, NAMESPACE, "chat") is not None, most_s=60)
+    hand_edit(simulation, args=[*ARGS, "--verbose"])
+    await simulation.run(most_s=5)
+    assert "--verbose" in args_of(simulation)
+    await simulation.run(most_s=60)
+    assert args_of(simulation) == ARGS
+    assert events(simulation, "EditUndone")

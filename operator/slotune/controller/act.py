@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from slotune.api.labels import STATUS_MANAGER
+from slotune.api.labels import SANDBOX_MANAGER, STATUS_MANAGER
 from slotune.controller.actions import Action, Apply, Create, Delete, Patch, StartTrial
-from slotune.controller.children import check_child, for_child, owner_of
+from slotune.controller.children import adoption, check_child, for_child, is_child, owner_of
 from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, NotFoundError, Object
 from slotune.controller.kinds import kind_of
 from slotune.controller.store import Store
@@ -103,6 +103,10 @@ class Hands:
             return
         if (owner := owner_of(manifest)) is not None:
             check_child(live, kind, owner)
+            if not is_child(live, owner["uid"]):
+                live = await self._cluster.patch(
+                    kind, metadata.get("namespace"), metadata["name"], adoption(live, owner), manager=SANDBOX_MANAGER
+                )
         self._store.put(live)
 
     async def _see_the_end(self, action: Delete) -> None:

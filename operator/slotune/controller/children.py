@@ -22,6 +22,7 @@ from slotune.sandbox.job import network_policy_name
 __all__ = [
     "Names",
     "TakenError",
+    "adoption",
     "check_child",
     "for_child",
     "is_child",
@@ -60,8 +61,14 @@ def is_orphan(live: Mapping[str, Any], deployment: str) -> bool:
     metadata = live["metadata"]
     labels = metadata.get("labels") or {}
     is_marked = labels.get(MANAGED_BY_LABEL) == MANAGED_BY and labels.get(DEPLOYMENT_LABEL) == deployment
-    writers = {one.get("manager") for one in metadata.get("managedFields") or () if one.get("operation") == "Apply"}
+    writers = {one.get("manager") for one in metadata.get("managedFields") or ()}
     return is_marked and not metadata.get("ownerReferences") and bool(writers & {ROLLOUT_MANAGER, SANDBOX_MANAGER})
+
+
+def adoption(live: Mapping[str, Any], owner: Mapping[str, Any]) -> Object:
+    """The merge patch by which an owner takes over exactly the orphan that was seen; nothing else of it changes."""
+    seen = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"metadata": {**seen, "ownerReferences": [dict(owner)]}}
 
 
 def check_child(live: Object, kind: Kind, owner: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
+from slotune.api.labels import SANDBOX_MANAGER
 from slotune.api.v1alpha1.meta import GROUP
 from slotune.controller.bad_quantities import bad_quantities
 from slotune.controller.cluster import (
@@ -140,7 +141,8 @@ class KubeCluster:
         """See :class:`slotune.controller.cluster.Cluster`."""
         namespace = manifest["metadata"].get("namespace")
         with _saying_where(manifest):
-            return await self._object("POST", kind_of(manifest).path(namespace), body=manifest)
+            path, query = kind_of(manifest).path(namespace), {"fieldManager": SANDBOX_MANAGER}
+            return await self._object("POST", path, query=query, body=manifest)
 
     async def apply(
         self, manifest: Object, manager: str, *, force: bool = True, subresource: str = "", dry_run: bool = False

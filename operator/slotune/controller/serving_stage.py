@@ -15,7 +15,7 @@ from slotune.api.kubernetes_types import Container, PodTemplate
 from slotune.api.labels import ROLLOUT_MANAGER
 from slotune.api.server_container import server_container
 from slotune.controller.actions import Apply, Patch
-from slotune.controller.children import is_child, is_orphan
+from slotune.controller.children import adoption, is_child, is_orphan
 from slotune.controller.cluster import Object
 from slotune.controller.draft import Draft
 from slotune.controller.events import EventNote
@@ -77,10 +77,8 @@ def serve(draft: Draft, observed: Observed) -> bool:
 
 
 def _adopt(draft: Draft, raw: Object, found: Object) -> None:
-    """Become the owner of exactly the object that was seen; nothing else of it changes."""
     kind, metadata = kind_of(found), found["metadata"]
-    seen = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-    patch = {"metadata": {**seen, "ownerReferences": [owner_reference(raw)]}}
+    patch = adoption(found, owner_reference(raw))
     draft.do(Patch(kind, metadata["namespace"], metadata["name"], patch, manager=ROLLOUT_MANAGER))
     words = f"{found['kind']} {metadata['name']} was left by an earlier LlamaDeployment of this name, and is taken over"
     draft.note([EventNote("Normal", "Adopted", "Serve", words, metadata["uid"])])
@@ -119,12 +117,14 @@ def _put_right(draft: Draft, observed: Observed, serving: Object, container: Con
 def _put_back(draft: Draft, observed: Observed, facts: Serving, kept: Kept) -> None:
     """Undo what somebody has done to the Deployment by hand, but don't fight a machine that does it again and again."""
     who, name = ", ".join(facts.strangers) or "Somebody", facts.name
-    words = f"{who} changed {', '.join(observed.lost)} of Deployment {name}, which is slotune's: it is put back. "
-    words += "Change spec.template instead"
+    changed = f"{who} changed {', '.join(observed.lost)} of Deployment {name}, which is slotune's"
+    words = f"{changed}: it is put back. Change spec.template instead"
     early = 0.0 if facts.sent_at is None else (facts.sent_at + PUT_BACK_AFTER - observed.now).total_seconds()
     if early <= 0:
         draft.do(Apply(kept.manifest(observed.references, facts), ROLLOUT_MANAGER))
         draft.note([EventNote("Warning", "EditUndone", "Serve", words, facts.resource_version)])
+    else:  # in other words: what is told goes out with a status that is another one
+        words = f"{changed}: it is put back in a moment, since slotune has only just applied it"
     draft.changes_pods = words
     draft.working(Reason.APPLYING, words)
     draft.look_again(max(AT_ONCE_S, early))

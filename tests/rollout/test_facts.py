@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotune.api.labels import ROLLOUT_MANAGER
-from slotune.rollout.facts import LAST_APPLIED, Serving, Strategy, template_digest
+from slotune.rollout.facts import Serving, Strategy, template_digest
+from slotune.rollout.field_owners import LAST_APPLIED
 from tests.rollout.objects import HASH, deployment, template
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from slotune.api.labels import SANDBOX_MANAGER, STATUS_MANAGER
+from slotune.api.labels import STATUS_MANAGER
 from slotune.controller.actions import Action, Apply, Create, Delete, Patch, StartTrial
-from slotune.controller.children import adoption, check_child, for_child, is_child, owner_of
+from slotune.controller.children import check_child, for_child, is_child, owner_of
 from slotune.controller.cluster import AlreadyExistsError, Cluster, ClusterError, NotFoundError, Object
 from slotune.controller.kinds import kind_of
 from slotune.controller.store import Store
@@ -104,9 +104,11 @@ class Hands:
         if (owner := owner_of(manifest)) is not None:
             check_child(live, kind, owner)
             if not is_child(live, owner["uid"]):
-                live = await self._cluster.patch(
-                    kind, metadata.get("namespace"), metadata["name"], adoption(live, owner), manager=SANDBOX_MANAGER
-                )
+                # An earlier owner left it behind. To change its owner takes a right that nothing else needs: it goes,
+                # and the next look makes it anew.
+                self._store.put(live)
+                await self._do(Delete(kind, metadata["namespace"], metadata["name"], live["metadata"]["uid"]))
+                return
         self._store.put(live)
 
     async def _see_the_end(self, action: Delete) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
-from slotune.rollout.facts import RESTARTED
+from slotune.rollout.field_owners import RESTARTED
 
 __all__ = ["differences", "laid_over", "owned_part"]
 

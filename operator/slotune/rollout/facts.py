@@ -9,17 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from slotune.api.labels import ROLLOUT_MANAGER
+from slotune.rollout.field_owners import (
+    RESTARTED,
+    all_apply,
+    last_writer,
+    latest,
+    owners,
+    strangers,
+    was_applied_by_clients,
+    written_at,
+)
 
 __all__ = [
     "CANDIDATE_ANNOTATION",
-    "LAST_APPLIED",
-    "RESTARTED",
     "SOURCE_ANNOTATION",
     "UNKNOWN_AUTOSCALER",
     "Capacity",
@@ -40,11 +48,6 @@ SOURCE_ANNOTATION: Final = "slotune.dev/source"
 UNKNOWN_AUTOSCALER: Final = "unknown (slotune may not list HorizontalPodAutoscalers)"
 """Stands for one that may be there: replicas are not written where an autoscaler may own them."""
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""``kubectl apply`` keeps there what it sent last, and takes away what is in it and no longer in the manifest."""
-
-RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
-"""``kubectl rollout restart`` writes it: new pods of the same configuration."""
 _DEFAULT_SHARE: Final = "25%"
 """Of a rolling update's maxSurge and maxUnavailable."""
 _DEFAULT_DEADLINE_S: Final = 600
@@ -238,13 +241,13 @@ class Serving:
             candidate=annotations.get(CANDIDATE_ANNOTATION),
             source=(metadata.get("annotations") or {}).get(SOURCE_ANNOTATION),
             args=tuple(args or ()),
-            args_owners=_owners(managed, in_container),
-            args_can_move=_all_apply(managed, in_container) and not _was_applied_by_clients(metadata, container),
-            replicas_owners=_owners(managed, ("f:spec", "f:replicas")),
-            strangers=_strangers(managed),
-            sent_at=_latest(entry.get("time") for entry in managed if entry.get("manager") == ROLLOUT_MANAGER),
-            last_writer=_last_writer(managed, ("f:spec", "f:template")),
-            written_at=_written_at(managed, ("f:spec", "f:template")),
+            args_owners=owners(managed, in_container),
+            args_can_move=all_apply(managed, in_container) and not was_applied_by_clients(metadata, container),
+            replicas_owners=owners(managed, ("f:spec", "f:replicas")),
+            strangers=strangers(managed),
+            sent_at=latest(entry.get("time") for entry in managed if entry.get("manager") == ROLLOUT_MANAGER),
+            last_writer=last_writer(managed, ("f:spec", "f:template")),
+            written_at=written_at(managed, ("f:spec", "f:template")),
             autoscaler=scalers[0] if scalers else None,
             paused=bool(spec.get("paused", False)),
             deleting="deletionTimestamp" in metadata,
@@ -319,88 +322,3 @@ def _pods(stated: int | str, replicas: int, rounded: Any) -> int:
 def _scales(autoscaler: JSON, name: str) -> bool:
     target = autoscaler.get("spec", {}).get("scaleTargetRef") or {}
     return target.get("kind") == "Deployment" and target.get("name") == name
-
-
-def _owners(managed: Sequence[JSON], path: Sequence[str | JSON]) -> tuple[str, ...]:
-    """Managers that own the field itself, sorted."""
-    found = {str(entry.get("manager", "")) for entry in managed if _has_field(entry, path)}
-    return tuple(sorted(found - {ROLLOUT_MANAGER}))
-
-
-def _strangers(managed: Sequence[JSON]) -> tuple[str, ...]:
-    """Managers of fields of the pod template. What the API server fills in belongs to nobody."""
-    found = set()
-    for entry in managed:
-        if entry.get("subresource") != "status" and entry.get("manager") != ROLLOUT_MANAGER:
-            fields = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:template")
-            if fields is not None and _fields_of(fields) - {f"f:{RESTARTED}"}:
-                found.add(str(entry.get("manager", "")))
-    return tuple(sorted(found))
-
-
-def _fields_of(fields: JSON) -> frozenset[str]:
-    """Names of the leaves; a whole that is owned as such (``.``) goes with its parts."""
-    if not fields:
-        return frozenset({""})
-    return frozenset().union(
-        *({name} if not inner else _fields_of(inner) for name, inner in fields.items() if name != ".")
-    )
-
-
-def _all_apply(managed: Sequence[JSON], path: Sequence[str | JSON]) -> bool:
-    """Whether whoever owns the field does so by server-side apply."""
-    found = (entry for entry in managed if _has_field(entry, path) and entry.get("manager") != ROLLOUT_MANAGER)
-    return all(entry.get("operation") == "Apply" for entry in found)
-
-
-def _was_applied_by_clients(metadata: JSON, container: str) -> bool:
-    """Whether the next ``kubectl apply`` on a client takes args for its own, whoever changed them since; also where
-    what was written down of the last one cannot be read."""
-    written = (metadata.get("annotations") or {}).get(LAST_APPLIED)
-    if written is None:
-        return False
-    try:
-        containers = json.loads(written)["spec"]["template"]["spec"]["containers"]
-        return any(one.get("name") == container and "args" in one for one in containers)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return True
-
-
-def _last_writer(managed: Sequence[JSON], path: Sequence[str | JSON]) -> str | None:
-    entries = [entry for entry in managed if _has_field(entry, path) and entry.get("manager") != ROLLOUT_MANAGER]
-    # Times have whole seconds: the name makes the order total.
-    newest = max(entries, key=lambda entry: (entry.get("time", ""), entry.get("manager", "")), default=None)
-    return None if newest is None else str(newest.get("manager", ""))
-
-
-def _written_at(managed: Sequence[JSON], path: Sequence[str | JSON]) -> datetime | None:
-    return _latest(entry.get("time") for entry in managed if _has_field(entry, path))
-
-
-def _latest(stamps: Iterable[Any]) -> datetime | None:
-    times = list(stamps)
-    if not times or not all(times):
-        return None
-    return max(datetime.fromisoformat(str(time)) for time in times)
-
-
-def _has_field(entry: JSON, path: Sequence[str | JSON]) -> bool:
-    """Whether a managedFields entry holds the field at ``path``; a mapping in it is the key of a list's item."""
-    if entry.get("subresource") == "status":
-        return False
-    here: Any = entry.get("fieldsV1") or {}
-    for step in path:
-        here = here.get(step) if isinstance(step, str) else _item(here, step)
-        if here is None:
-            return False
-    return True
-
-
-def _item(fields: JSON, key: JSON) -> Any:
-    return next((value for name, value in _keyed(fields) if name == key), None)
-
-
-def _keyed(fields: JSON) -> Iterator[tuple[Any, Any]]:
-    for name, value in fields.items():
-        if name.startswith("k:"):
-            yield json.loads(name[2:]), value

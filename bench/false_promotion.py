@@ -4,7 +4,7 @@ The whole procedure of the product decides: the search's own trials with their e
 the confirmation on fresh seeds (``slotune.search.next_step`` asks, ``slotune.verdict.judge`` judges). The server is a
 discrete-event model, so the rate at which exactly 5 % of requests violate is known.
 
-BENCH_FULL=1 takes 1,000 replications of the boundary (about 40 minutes); without it 200, and a coarser curve.
+BENCH_FULL=1 takes 1,000 replications of the boundary (about 20 minutes); without it 400, and a coarser curve.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from slotune.verdict.violations import violation_of
 __all__ = ["Promotion", "compare", "main", "promote", "promotions"]
 
 FULL = os.environ.get("BENCH_FULL", "") not in ("", "0")
-REPLICATIONS = 1000 if FULL else 200
+REPLICATIONS = 1000 if FULL else 400
 POWER_REPLICATIONS = 300 if FULL else 100
 COMPARED = 200 if FULL else 60
-CURVE_REPLICATIONS = 40 if FULL else 20
-CALIBRATION = 4_000_000 if FULL else 400_000
+CURVE_REPLICATIONS = 40 if FULL else 10
+CALIBRATION = 4_000_000 if FULL else 1_000_000
 """Requests from which a boundary is found."""
 SURE = 0.95
 """Of the bounds that are printed."""

@@ -180,7 +180,7 @@ def run_measured(arguments: Sequence[str], folder: Path, environment: Mapping[st
         try:
             while process.poll() is None and time.monotonic() < deadline:
                 peak = max(peak, sample(process.pid, seen_cpu_s))
-                time.sleep(SAMPLE_S)
+                time.sleep(SAMPLE_S)  # between two samples; it waits for nothing
             ended = process.poll()
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -162,7 +162,7 @@ STAGES = get_args(RolloutRecord.model_fields["stage"].annotation)
 
 def record(stage: str) -> RolloutRecord:
     moment = "2026-03-02T12:00:00Z"
-    return RolloutRecord(candidate_hash="0123456789", stage=stage, started_at=moment, since=moment)  # type: ignore[arg-type]
+    return RolloutRecord(candidate_hash="0123456789", stage=stage, started_at=moment, since=moment)  # type: ignore[arg-type]  # a Literal
 
 
 STEPS = [

@@ -92,7 +92,7 @@ async def test_a_role_that_may_not_list_them_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize(("kind", "within_s"), [(DEPLOYMENT, 5), (SERVICE, 121)], ids=["Deployment", "Service"])
-async def test_what_stood_in_the_way_is_looked_for_again_when_it_goes(kind, within_s) -> None:  # type: ignore[no-untyped-def]
+async def test_what_stood_in_the_way_is_looked_for_again_when_it_goes(kind, within_s) -> None:  # type: ignore[no-untyped-def]  # rows
     foreign = target("chat")
     if kind == SERVICE:
         spec = {"selector": {"app": "x"}, "ports": [{"port": 80}]}

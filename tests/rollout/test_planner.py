@@ -444,7 +444,7 @@ def test_production_that_is_ill_on_the_way_back_too_is_left_to_a_person() -> Non
 def test_a_field_of_somebody_else_is_never_forced() -> None:
     world = World(owned=False)
     owners = [{"manager": "flux", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:containers": {}}}}}}]
-    containers = owners[0]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]  # type: ignore[index]
+    containers = owners[0]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]  # type: ignore[index]  # JSON
     containers['k:{"name":"llama"}'] = {"f:args": {}}
     serving = replace(world.serving, args_owners=("flux",))
     step = plan_rollout(

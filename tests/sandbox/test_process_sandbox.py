@@ -35,7 +35,7 @@ pytestmark = pytest.mark.engine
 
 async def measure(space: Problem, model: Path, home: Path, trial: Trial, **more: object) -> Measured:
     engine = more.pop("engine", "embedded")
-    sandbox = ProcessSandbox(space, find_engine(str(engine)), {"only": model}, home, **more)  # type: ignore[arg-type]
+    sandbox = ProcessSandbox(space, find_engine(str(engine)), {"only": model}, home, **more)  # type: ignore[arg-type]  # any of its options
     return await sandbox.measure(trial, lambda _: None)
 
 

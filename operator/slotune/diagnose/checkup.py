@@ -1,0 +1,87 @@
+"""Every rule on one server's symptoms: what was found, what was ruled out, what could not be decided.
+
+A rule is a pure function of the symptoms. An item of the checklist counts as found when any of its rules found
+something, as undecided when any of them could not decide, and as clear only when all of them said so.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slotune.diagnose.entry import Item
+from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
+from slotune.diagnose.symptoms import Symptoms
+
+__all__ = ["Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
+
+
+class Outcome(enum.StrEnum):
+    """What became of one item of the checklist."""
+
+    FOUND = "Found"
+    CLEAR = "Clear"
+    UNDECIDED = "Undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One check."""
+
+    id: str
+    """Entry of the catalogue that it can find."""
+    item: Item
+    check: Callable[[Symptoms], Finding | Clear | Undecided]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One item of the checklist."""
+
+    item: Item
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+    clear: tuple[Clear, ...]
+    undecided: tuple[Undecided, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The whole checklist."""
+
+    findings: tuple[Finding, ...]
+    """The one that explains most first."""
+    checked: tuple[Checked, ...]
+    """One per item, in the checklist's order."""
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing above ``Info`` was found."""
+        return all(finding.severity is Severity.INFO for finding in self.findings)
+
+
+def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
+    """Run every rule."""
+    said = [(rule, rule.check(symptoms)) for rule in rules]
+    checked = []
+    for item in Item:
+        own = [result for rule, result in said if rule.item is item]
+        findings = tuple(one for one in own if isinstance(one, Finding))
+        undecided = tuple(dict.fromkeys(one for one in own if isinstance(one, Undecided)))
+        outcome = Outcome.FOUND if findings else Outcome.UNDECIDED if undecided or not own else Outcome.CLEAR
+        checked.append(
+            Checked(item, outcome, order(findings), tuple(one for one in own if isinstance(one, Clear)), undecided)
+        )
+    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked))
+
+
+_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What is wrong before what is worth knowing; among those, what explains most first; then the checklist's order."""
+    items = list(Item)
+    return tuple(
+        sorted(findings, key=lambda one: (_RANK[one.severity], -one.cost.weight, items.index(one.entry.item), one.id))
+    )

@@ -1,0 +1,43 @@
+"""What a finding rests on: the very line, or the very number, and where it was seen."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["LONGEST", "Evidence", "Source"]
+
+LONGEST = 300
+"""Characters of a quoted line; a server that logs prompts would otherwise print them here."""
+
+
+class Source(enum.StrEnum):
+    """Where something was seen, as people call it."""
+
+    LOG = "log"
+    PROPS = "/props"
+    SLOTS = "/slots"
+    METRICS = "/metrics"
+    MODEL = "/v1/models"
+    PROBE = "probe"
+    FLAGS = "arguments"
+    POD = "pod"
+    EVENT = "event"
+    NODE = "node"
+    DEVICE = "device"
+    TRIAL = "trial"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line or number."""
+
+    source: Source
+    text: str
+    """As it was seen, at most :data:`LONGEST` characters: a log line, ``requests_deferred 7``, ``limits.cpu: 2``."""
+    line: int | None = None
+    """Line of the log, from 1."""
+
+    def __str__(self) -> str:
+        where = self.source.value if self.line is None else f"{self.source.value}:{self.line}"
+        return f"{where}  {self.text}"

@@ -1,0 +1,1 @@
+"""The checks, one module per part of the checklist. Each has ``RULES``."""

@@ -1,0 +1,138 @@
+"""All that is known about one server, whoever said it: the only thing that a rule may look at.
+
+Each part is None when nobody said it. A rule that needs a part which is not there is undecided; it never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slotune.diagnose.evidence import Evidence
+from slotune.llama.log_story import LogStory
+from slotune.llama.model_facts import ModelFacts
+from slotune.llama.server_answers import Metrics, ModelMeta, Props, Slot
+from slotune.load.device_facts import DeviceFacts
+from slotune.verdict.promise import Promise
+
+__all__ = ["GPUFacts", "NodeFacts", "PodFacts", "ProbeFacts", "ServerLook", "Symptoms"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLook:
+    """What a running server showed, read only. An endpoint that it does not show is None."""
+
+    url: str
+    props: Props | None = None
+    model: ModelMeta | None = None
+    slots: tuple[Slot, ...] | None = None
+    metrics: Metrics | None = None
+    """The first look."""
+    metrics_later: Metrics | None = None
+    """A second look, ``between_s`` after the first: differences of counters say what happens now."""
+    between_s: float = 0.0
+    deferred: tuple[int, ...] = ()
+    """Requests that waited for a slot, at each look."""
+    health_s: float | None = None
+    """Seconds that /health took: it never touches the thread that computes."""
+    slots_s: float | None = None
+    """Seconds that /slots took; it waits for the running decode (ggml-org/llama.cpp#24866)."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Endpoint to why it said nothing: ``/metrics`` to ``off: start it with --metrics``."""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """Sampling parameters that requests run with (/slots ``params``), else the defaults of /props."""
+    sampling_source: Evidence | None = None
+    request_params_seen: bool = False
+    """Whether ``sampling`` is of a request, not of the defaults."""
+    chat_template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFacts:
+    """A few requests, sent one at a time to a server that was otherwise idle; seconds and tokens/s, medians."""
+
+    requests: int
+    prompt_tokens: int
+    overhead_s: float
+    """TTFT from the send minus prompt_ms: network, template, tokenizing, first write."""
+    prefill_tokens_per_s: float
+    decode_step_s: float
+    """Seconds per token of one sequence; 0 when no answer had two tokens."""
+    short_prompt_overhead_s: float | None = None
+    """The same of a prompt of a few tokens: what is left of overhead when there is nothing to tokenize."""
+    cached_tokens_again: int | None = None
+    """Cached tokens of a prompt that was sent a second time; about its length when the cache works."""
+    connect_s: float | None = None
+    """A new connection."""
+    was_idle: bool = True
+    """False: somebody else's requests ran meanwhile, so the figures are upper bounds of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One pod of the server, as the API server shows it."""
+
+    name: str
+    image: str | None = None
+    args: tuple[str, ...] = ()
+    """Command and arguments of the server's container, with variables filled in where they could be."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """LLAMA_ARG_* and the like; values of secrets are never read."""
+    cpu_limit: float | None = None
+    """Cores."""
+    cpu_request: float | None = None
+    memory_limit_bytes: int | None = None
+    gpus: int = 0
+    """Devices that its containers ask for."""
+    restarts: int = 0
+    last_exit: tuple[str, int] | None = None
+    """(reason, exit code) of the last container that ended."""
+    ready: bool | None = None
+    events: tuple[Evidence, ...] = ()
+    """Warnings about it, newest first."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Where the container mounts, to what kind of volume: ``/models`` to ``nfs``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """The node that it runs on."""
+
+    name: str
+    cores: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    pressures: tuple[str, ...] = ()
+    """Conditions such as ``MemoryPressure`` that are true."""
+
+
+@dataclass(frozen=True, slots=True)
+class GPUFacts:
+    """What the accelerator could do at best, and what it costs."""
+
+    name: str
+    bandwidth_bytes_per_s: float | None = None
+    flops_per_s: float | None = None
+    """Dense half-precision operations a second."""
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Symptoms:
+    """One server."""
+
+    name: str
+    """The file, the address or the pod."""
+    log: LogStory | None = None
+    server: ServerLook | None = None
+    probe: ProbeFacts | None = None
+    pod: PodFacts | None = None
+    node: NodeFacts | None = None
+    device: DeviceFacts | None = None
+    device_evidence: tuple[Evidence, ...] = ()
+    """Where ``device`` came from."""
+    gpu: GPUFacts | None = None
+    model: ModelFacts | None = None
+    """Of the weights file, where it can be read."""
+    promise: Promise | None = None
+    flags: tuple[str, ...] = ()
+    """Arguments that the server was started with, where they are known."""

@@ -1,0 +1,130 @@
+"""What the log of a server tells, from a start to its last line: how it came up, and what it did since.
+
+A story is a value of bounded size, however long the log was: how often something was said, the first and the last line
+that said it, and sums. Lines are quoted without colours and prefixes, cut to :data:`LONGEST` characters.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from slotune.llama.failures import Failure
+from slotune.llama.log_lines import LogFacts
+
+__all__ = ["LONGEST", "Line", "LogStory", "RequestTimings", "Seen", "Topic"]
+
+LONGEST = 300
+
+
+class Topic(enum.StrEnum):
+    """Something that llama-server says, and that a diagnosis wants to know the number of."""
+
+    NO_USABLE_GPU = "NoUsableGPU"
+    LAYERS_OFFLOADED = "LayersOffloaded"
+    FLASH_ATTENTION_FALLBACK = "FlashAttentionFallback"
+    KERNEL_FALLBACK = "KernelFallback"
+    FIT_REDUCED_CONTEXT = "FitReducedContext"
+    FIT_FAILED = "FitFailed"
+    CONTEXT_CAPPED = "ContextCapped"
+    CONFIG_FILE = "ConfigFile"
+    CACHE_REUSE_UNSUPPORTED = "CacheReuseUnsupported"
+    FULL_REPROCESSING = "FullReprocessing"
+    """``forcing full prompt re-processing``: a sliding window or recurrent layers forgot the prefix."""
+    CHECKPOINT = "Checkpoint"
+    CACHE_UPDATE = "CacheUpdate"
+    """``prompt cache update took X ms``: on the thread that computes."""
+    CACHE_EVICTED = "CacheEvicted"
+    STATE_EXCEEDS_CACHE = "StateExceedsCache"
+    IDLE_SLOT_SAVED = "IdleSlotSaved"
+    SLOT_BY_SIMILARITY = "SlotBySimilarity"
+    SLOT_BY_LRU = "SlotByLRU"
+    KV_FULL = "KVFull"
+    CONTEXT_EXCEEDED = "ContextExceeded"
+    TRUNCATED = "Truncated"
+    CONTEXT_SHIFTED = "ContextShifted"
+    CANCELLED = "Cancelled"
+    SPECULATION_FAILED = "SpeculationFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    DEBUG_LINE = "DebugLine"
+    """A line that only a high verbosity prints."""
+    SLOW_PROMPT = "SlowPrompt"
+    """``prompt processing, … progress``: printed when a prompt takes more than 3 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, as quoted."""
+
+    number: int
+    """From 1."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How often a topic came up."""
+
+    count: int
+    first: Line
+    last: Line
+    total_ms: float = 0.0
+    """Sum of the milliseconds that its lines name; 0 when they name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimings:
+    """What the server said about the requests that it answered; quantiles are (10 %, 50 %, 90 %)."""
+
+    requests: int
+    prompt_tokens: int
+    """Computed, without cached ones."""
+    prompt_ms: float
+    predicted_tokens: int
+    predicted_ms: float
+    cached_tokens: int | None = None
+    """Taken from the cache; None when this log does not say."""
+    prefill_tokens_per_s: tuple[float, float, float] | None = None
+    """Of prompts with 64 computed tokens or more, each on its own; other slots' work is in it."""
+    decode_tokens_per_s: tuple[float, float, float] | None = None
+    """Per request; other slots' work is in it."""
+    most_busy_slots: int | None = None
+    """Most requests between ``processing task`` and their end at one time."""
+    example: Line | None = None
+    """The line of the slowest prompt."""
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStory:
+    """One server's log."""
+
+    source: str
+    """The file, or the pod whose lines these are."""
+    facts: LogFacts
+    """Of the last start that the log holds."""
+    fact_lines: Mapping[str, Line] = field(default_factory=lambda: MappingProxyType({}))
+    """Name of a field of :class:`LogFacts` to the line that said it."""
+    seen: Mapping[Topic, Seen] = field(default_factory=lambda: MappingProxyType({}))
+    """Since the last start."""
+    requests: RequestTimings | None = None
+    failure: Failure | None = None
+    """How it ended, when it did not end well."""
+    failure_line: Line | None = None
+    build: int | None = None
+    starts: int = 0
+    """Starts in the log; 0 when it begins after the server came up."""
+    verbosity: int | None = None
+    """Least ``-lv`` that would have printed these lines; None when nothing tells."""
+    lines: int = 0
+    size_bytes: int = 0
+    seconds: float | None = None
+    """From its first to its last time stamp; None without time stamps."""
+
+    def count(self, topic: Topic) -> int:
+        """How often it came up; 0 also when the verbosity was too low for it."""
+        seen = self.seen.get(topic)
+        return 0 if seen is None else seen.count

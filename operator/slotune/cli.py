@@ -131,7 +131,14 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Print the winner that `slotune tune` found, ready to apply; or the whole search (every question "
         "and every result, no prompt and no path), for `slotune replay`.",
     )
-    export.add_argument("directory", type=Path, metavar="DIR", help="the --out of a finished tune")
+    export.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="the --out of a finished tune")
+    export.add_argument(
+        "--llama-deployment",
+        type=_object_name,
+        metavar="NAME",
+        help="instead of DIR: the LlamaDeployment whose search in the cluster of KUBECONFIG is exported (as a search)",
+    )
+    export.add_argument("--namespace", type=_namespace, default="default", metavar="NAME", help="its (%(default)s)")
     export.add_argument(
         "--format", choices=("kustomize", "args", "docker", "search"), default="kustomize", help="(%(default)s)"
     )
@@ -402,7 +409,15 @@ def _validate(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from slotune.commands.export import export
 
-    return export(args.directory, args.format, args.deployment, args.container, args.out)
+    return export(
+        args.directory,
+        args.format,
+        args.deployment,
+        args.container,
+        args.out,
+        llama_deployment=args.llama_deployment,
+        namespace=args.namespace,
+    )
 
 
 def _replay(args: argparse.Namespace) -> int:

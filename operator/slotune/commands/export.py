@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from slotune import __version__
+from slotune.commands.in_cluster import in_cluster
 from slotune.commands.outcomes import ExitCode
 from slotune.commands.tune import DOCUMENT_FILE, SEARCH_FILE
 from slotune.commands.writing import write_atomically
+from slotune.controller.children import recommendation_name
+from slotune.controller.finished_search import finished_search
+from slotune.controller.kube_cluster import KubeCluster
 from slotune.report.export import CONTAINER, Winner, arguments, docker_run, kustomize_patch
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.search_file import read_search, to_bytes
@@ -19,17 +25,52 @@ from slotune.tuning.search_file import read_search, to_bytes
 __all__ = ["export"]
 
 
-def export(directory: Path, form: str, deployment: str | None, container: str | None, out: Path | None) -> int:
-    """Print the winner in ``form``, or write it to ``out``; so the search, when ``form`` is ``search``."""
+def export(
+    directory: Path | None,
+    form: str,
+    deployment: str | None,
+    container: str | None,
+    out: Path | None,
+    *,
+    llama_deployment: str | None = None,
+    namespace: str = "default",
+) -> int:
+    """Print the winner in ``form``, or write it to ``out``; so the search, when ``form`` is ``search``.
+
+    Exactly one of ``directory`` and ``llama_deployment``, whose search lies in a cluster.
+    """
+    packed = out is not None and out.suffix == ".gz"
+    if (directory is None) == (llama_deployment is None):
+        raise InvalidInputError("DIR", directory, "name the --out of a tune, or a search in a cluster with --llama-deployment")
+    if llama_deployment is not None:
+        if form != "search":
+            raise InvalidInputError(
+                "--format",
+                form,
+                f"of a search in a cluster only `search` is made: its patch lies ready in the ConfigMap "
+                f"{recommendation_name(llama_deployment)}",
+            )
+        return in_cluster(_of_cluster(namespace, llama_deployment, out, packed=packed))
+    assert directory is not None
     if form == "search":
-        content = _search(directory, packed=out is not None and out.suffix == ".gz")
+        content = _search(directory, packed=packed)
     else:
         content = _winner(_document(directory), form, deployment, container).encode()
+    return _hand_out(content, out)
+
+
+def _hand_out(content: bytes, out: Path | None) -> int:
     if out is not None:
         write_atomically(out, content)
     else:
         sys.stdout.write(content.decode())
     return ExitCode.FOUND
+
+
+async def _of_cluster(namespace: str, name: str, out: Path | None, *, packed: bool) -> int:
+    async with await KubeCluster.connect(os.environ.get("KUBECONFIG")) as cluster:
+        recorded = await finished_search(cluster, namespace, name, datetime.now(UTC))
+    return _hand_out(to_bytes(recorded, version=__version__, packed=packed), out)
 
 
 def _search(directory: Path, *, packed: bool) -> bytes:

@@ -1,0 +1,67 @@
+"""How fast a server reads prompts and writes answers, by whoever says it best: a probe, its log, or its counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.symptoms import Symptoms
+
+__all__ = ["Speed", "decode_speed", "prefill_speed"]
+
+LEAST_TOKENS = 64
+"""Fewer tokens than these say nothing about a speed: a server that has hardly worked is no slow one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens/s of one sequence."""
+
+    tokens_per_s: float
+    evidence: Evidence
+    alone: bool
+    """Whether nobody else was in the batch: else it is less than the server could do."""
+
+
+def prefill_speed(symptoms: Symptoms) -> Speed | None:
+    """Prompt tokens read per second."""
+    if (probe := symptoms.probe) is not None:
+        return Speed(
+            probe.prefill_tokens_per_s,
+            Evidence(Source.PROBE, f"{probe.prompt_tokens:,} tokens read at {probe.prefill_tokens_per_s:,.0f} tokens/s"),
+            probe.was_idle,
+        )
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.prefill_tokens_per_s is not None:
+        return _logged("prompts read", requests.prefill_tokens_per_s[2], requests.most_busy_slots)
+    return _counted(symptoms, "prompt_tokens_total", "prompt_seconds_total")
+
+
+def decode_speed(symptoms: Symptoms) -> Speed | None:
+    """Tokens written per second to one user."""
+    if (probe := symptoms.probe) is not None and probe.decode_step_s > 0:
+        return Speed(
+            1 / probe.decode_step_s,
+            Evidence(Source.PROBE, f"a token every {1000 * probe.decode_step_s:.3g} ms"),
+            probe.was_idle,
+        )
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.decode_tokens_per_s is not None:
+        return _logged("answers written", requests.decode_tokens_per_s[2], requests.most_busy_slots)
+    # Summed over slots, so the ratio is what one user sees.
+    return _counted(symptoms, "tokens_predicted_total", "tokens_predicted_seconds_total")
+
+
+def _logged(what: str, fastest: float, busy: int | None) -> Speed:
+    """The fastest tenth: with others in the batch every request is slower than the server."""
+    return Speed(fastest, Evidence(Source.LOG, f"{what} at {fastest:,.4g} tokens/s by the fastest tenth"), busy == 1)
+
+
+def _counted(symptoms: Symptoms, tokens: str, seconds: str) -> Speed | None:
+    metrics = None if symptoms.server is None else symptoms.server.metrics_later or symptoms.server.metrics
+    if metrics is None:
+        return None
+    count, spent = metrics.get(tokens), metrics.get(seconds)
+    if not count or not spent or count < LEAST_TOKENS:
+        return None
+    return Speed(count / spent, Evidence(Source.METRICS, f"{tokens} {count:.0f} in {seconds} {spent:.4g}"), False)

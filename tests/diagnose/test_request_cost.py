@@ -9,7 +9,7 @@ import pytest
 from slotune.diagnose.request_cost import RequestCost, request_cost_of
 from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_lines import LogFacts
-from slotune.llama.log_story import LogStory, RequestTimings
+from slotune.llama.log_story import Line, LogStory, RequestTimings, Seen, Topic
 from slotune.llama.server_answers import Metrics
 
 WORKED = Symptoms(
@@ -75,3 +75,13 @@ def test_without_a_price_nothing_is_said_about_money():
 )
 def test_what_is_missing_is_named(symptoms: Symptoms, words: str):
     assert words in str(request_cost_of(symptoms))
+
+
+def test_prompts_that_were_begun_anew_are_priced_as_what_they_cost_at_most():
+    line = Line(7, "forcing full prompt re-processing due to lack of cache data")
+    assert WORKED.log is not None
+    log = replace(WORKED.log, seen={Topic.FULL_REPROCESSING: Seen(25, line, line)})
+    found = cost(replace(WORKED, log=log))
+    assert found.again_s == pytest.approx(0.1)
+    assert "up to 100 ms of that read tokens again" in found.sentences[1]
+    assert "$0.056 per 1,000 requests" in found.sentences[1]

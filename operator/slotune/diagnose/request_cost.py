@@ -13,6 +13,7 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.roofline import accelerator_of
 from slotune.diagnose.speeds import decode_speed, prefill_speed
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Topic
 
 __all__ = ["RequestCost", "request_cost_of"]
 
@@ -38,7 +39,7 @@ class RequestCost:
     saved_s: float | None
     """What the cache saved already."""
     again_s: float | None
-    """What was spent on tokens that had been computed before, where the server says so."""
+    """Spent at most on tokens that had been computed before, where the server says that it began prompts anew."""
     per_thousand_cached_s: float
     """What 1,000 more prompt tokens from a cache would save."""
     price_per_hour: float | None
@@ -64,7 +65,8 @@ class RequestCost:
         ]
         if self.again_s:
             lines.append(
-                f"{_s(self.again_s)} of that read tokens that had been read before{self._priced(self.again_s)}"
+                f"up to {_s(self.again_s)} of that read tokens again that had been read before"
+                f"{self._priced(self.again_s)}"
             )
         if self.saved_s:
             lines.append(
@@ -106,7 +108,7 @@ def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
         sharing=sharing or 1.0,
         sharing_known=sharing is not None,
         saved_s=None if cached is None else cached / reading.tokens_per_s,
-        again_s=None,
+        again_s=_again(symptoms, prompt / reading.tokens_per_s),
         per_thousand_cached_s=1000 / reading.tokens_per_s,
         price_per_hour=None if gpu is None else gpu.price_per_hour,
         evidence=(evidence, reading.evidence, writing.evidence),
@@ -124,6 +126,14 @@ def _sizes(symptoms: Symptoms) -> tuple[float, float | None, float, Evidence] | 
     )
     cached = None if requests.cached_tokens is None else requests.cached_tokens / count
     return requests.prompt_tokens / count, cached, requests.predicted_tokens / count, Evidence(Source.LOG, words)
+
+
+def _again(symptoms: Symptoms, prefill_s: float) -> float | None:
+    """A prompt that was begun anew would, at best, have read nothing."""
+    log = symptoms.log
+    if log is None or log.requests is None or not log.count(Topic.FULL_REPROCESSING):
+        return None
+    return prefill_s * min(1.0, log.count(Topic.FULL_REPROCESSING) / log.requests.requests)
 
 
 def _sharing(symptoms: Symptoms) -> float | None:

@@ -37,14 +37,20 @@ class ServerLook:
     """Seconds that /health took: it never touches the thread that computes."""
     slots_s: float | None = None
     """Seconds that /slots took; it waits for the running decode (ggml-org/llama.cpp#24866)."""
+    metrics_s: float | None = None
+    """Seconds that the first /metrics took; it waits like /slots."""
+    silent_s: Mapping[str, float] = field(default_factory=dict)
+    """Endpoint to the seconds after which still no answer had come: one long decode (ggml-org/llama.cpp#24866), or a
+    wedge (ggml-org/llama.cpp#27388). Each is in ``refused`` too."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Endpoint to why it said nothing: ``/metrics`` to ``off: start it with --metrics``."""
+    """Endpoint to why it said nothing, or less than it should: ``/metrics`` to ``off: start it with --metrics``."""
     sampling: Mapping[str, object] = field(default_factory=dict)
     """Sampling parameters that requests run with (/slots ``params``), else the defaults of /props."""
     sampling_source: Evidence | None = None
     request_params_seen: bool = False
     """Whether ``sampling`` is of a request, not of the defaults."""
     chat_template: str | None = None
+    """What it is like, never its text; ``props.template`` has the facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,12 @@ class ProbeFacts:
     """Cached tokens of a prompt that was sent a second time; about its length when the cache works."""
     connect_s: float | None = None
     """A new connection."""
+    tokenize_s: float | None = None
+    """/tokenize of the long prompts' text, network and all."""
+    stream_s: float | None = None
+    """From an answer's first token to its last, as they came in."""
+    stream_made_s: float | None = None
+    """The same as the server made them; much more than ``stream_s``: somebody holds tokens back."""
     was_idle: bool = True
     """False: somebody else's requests ran meanwhile, so the figures are upper bounds of time."""
 

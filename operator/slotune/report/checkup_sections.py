@@ -1,0 +1,72 @@
+"""What is told of a server beside its findings: how near it is to what its device allows, and what a request costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotune.diagnose.request_cost import RequestCost, request_cost_of
+from slotune.diagnose.roofline import Bound, Roofline, roofline_of
+from slotune.diagnose.symptoms import Symptoms
+from slotune.report.checkup import Section
+from slotune.report.figures import finite, sentence
+
+__all__ = ["sections_of"]
+
+
+def sections_of(symptoms: Symptoms) -> tuple[Section, ...]:
+    """Both, each with what it would take where it is not known."""
+    roofline, cost = roofline_of(symptoms), request_cost_of(symptoms)
+    return (
+        _unknown("roofline", "Roofline", roofline) if isinstance(roofline, str) else _roofline(roofline),
+        _unknown("request_cost", "Cost of a request", cost) if isinstance(cost, str) else _cost(cost),
+    )
+
+
+def _unknown(key: str, title: str, needs: str) -> Section:
+    return Section(key, title, (f"Not known; it takes {needs}.",), {"known": False, "needs": needs})
+
+
+def _roofline(roofline: Roofline) -> Section:
+    document = {
+        "known": True,
+        "needs": None,
+        "device": roofline.device,
+        "weights_bytes": roofline.weights_bytes,
+        "kv_bytes": roofline.kv_bytes,
+        "context_tokens": roofline.context_tokens,
+        "decode": _bound(roofline.decode),
+        "prefill": _bound(roofline.prefill),
+        "sentences": list(roofline.sentences),
+    }
+    return Section("roofline", "Roofline", tuple(sentence(words) for words in roofline.sentences), document)
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "at_most_tokens_per_s": finite(bound.at_most),
+        "seen_tokens_per_s": None if bound.seen is None else finite(bound.seen.tokens_per_s),
+        "seen_alone": None if bound.seen is None else bound.seen.alone,
+        "share": finite(bound.share),
+    }
+
+
+def _cost(cost: RequestCost) -> Section:
+    document = {
+        "known": True,
+        "needs": None,
+        "prompt_tokens": finite(cost.prompt_tokens),
+        "cached_tokens": finite(cost.cached_tokens),
+        "output_tokens": finite(cost.output_tokens),
+        "device_s": finite(cost.total_s),
+        "prefill_s": finite(cost.prefill_s),
+        "decode_s": finite(cost.decode_s),
+        "sharing": finite(cost.sharing),
+        "sharing_known": cost.sharing_known,
+        "saved_s": finite(cost.saved_s),
+        "again_s": finite(cost.again_s),
+        "per_thousand_cached_s": finite(cost.per_thousand_cached_s),
+        "price_per_hour": finite(cost.price_per_hour),
+        "price_of_1000_requests": finite(cost.money(cost.total_s)),
+        "sentences": list(cost.sentences),
+    }
+    return Section("request_cost", "Cost of a request", tuple(sentence(words) for words in cost.sentences), document)

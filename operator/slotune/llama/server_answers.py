@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from slotune.llama.sampling_values import sampling_values
+from slotune.llama.template_facts import TemplateFacts, template_facts
 
 __all__ = [
     "MalformedAnswerError",
@@ -28,7 +31,7 @@ EXCERPT = 300
 """Characters of a foreign answer that an error message shows."""
 
 
-_SAMPLE = re.compile(r"^(?:llamacpp:)?([A-Za-z_][\w:]*)(\{[^}]*\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
+_SAMPLE = re.compile(r"^(?:llamacpp[:_])?([A-Za-z_][\w:]*)(\{[^}]*\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
 
 
 class MalformedAnswerError(ValueError):
@@ -47,6 +50,12 @@ class Props:
     build: str
     metrics_enabled: bool
     slots_enabled: bool
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """What requests run with that ask for nothing else; see :func:`sampling_values`."""
+    template: TemplateFacts | None = None
+    """Of the chat template; None when this build does not show it."""
+    sleeping: bool = False
+    """Idle for so long that the weights were let go (``--sleep-idle-seconds``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,12 @@ class Slot:
     task: int | None = None
     prompt_tokens_processed: int | None = None
     decoded: int | None = None
+    prompt_tokens: int | None = None
+    """Of the task that it works on, or had last."""
+    cached_tokens: int | None = None
+    """Those of them that were in its cache."""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """What that task asked for; see :func:`sampling_values`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +117,20 @@ class Metrics:
 def parse_props(body: Any) -> Props:
     """/props. Raises MalformedAnswerError."""
     try:
+        settings = body["default_generation_settings"]
+        params = settings.get("params", settings)  # one level less before 2025
+        template = body.get("chat_template")
         return Props(
             total_slots=int(body["total_slots"]),
-            context_per_slot=int(body["default_generation_settings"]["n_ctx"]),
+            context_per_slot=int(settings["n_ctx"]),
             model_path=str(body.get("model_path", "")),
             model_alias=str(body.get("model_alias", "")),
             build=str(body.get("build_info", "")),
             metrics_enabled=bool(body.get("endpoint_metrics", False)),
             slots_enabled=bool(body.get("endpoint_slots", False)),
+            sampling=sampling_values(params) if isinstance(params, dict) else {},
+            template=template_facts(template) if isinstance(template, str) and template else None,
+            sleeping=body.get("is_sleeping") is True,
         )
     except _NOT_OURS as error:
         raise _malformed("props", body, error) from error
@@ -132,10 +153,10 @@ def parse_model(body: Any) -> ModelMeta:
         meta = entry.get("meta") or {}
         return ModelMeta(
             id=str(entry["id"]),
-            vocabulary=meta.get("n_vocab"),
-            context_trained=meta.get("n_ctx_train"),
-            parameters=meta.get("n_params"),
-            size_bytes=meta.get("size"),
+            vocabulary=_count(meta.get("n_vocab")),
+            context_trained=_count(meta.get("n_ctx_train")),
+            parameters=_count(meta.get("n_params")),
+            size_bytes=_count(meta.get("size")),
         )
     except _NOT_OURS as error:
         raise _malformed("models", body, error) from error
@@ -157,7 +178,7 @@ def parse_metrics(text: str) -> Metrics:
     return Metrics(values)
 
 
-_NOT_OURS = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+_NOT_OURS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 def _slot(entry: Mapping[str, Any]) -> Slot:
@@ -165,19 +186,30 @@ def _slot(entry: Mapping[str, Any]) -> Slot:
     next_token = entry.get("next_token")
     if isinstance(next_token, list):
         next_token = next_token[0] if next_token else None
+    params = entry.get("params")
+    speculative = entry.get("speculative")
     return Slot(
         id=int(entry["id"]),
         context=int(entry["n_ctx"]),
-        processing=bool(entry["is_processing"]),
-        speculative=entry.get("speculative"),
-        task=entry.get("id_task"),
-        prompt_tokens_processed=entry.get("n_prompt_tokens_processed"),
-        decoded=next_token.get("n_decoded") if next_token else None,
+        # A number called state before 2025.
+        processing=bool(entry["is_processing"] if "is_processing" in entry else entry["state"]),
+        speculative=speculative if isinstance(speculative, bool) else None,
+        task=_count(entry.get("id_task", entry.get("task_id"))),
+        prompt_tokens_processed=_count(entry.get("n_prompt_tokens_processed")),
+        decoded=_count(next_token.get("n_decoded")) if next_token else None,
+        prompt_tokens=_count(entry.get("n_prompt_tokens")),
+        cached_tokens=_count(entry.get("n_prompt_tokens_cache")),
+        sampling=sampling_values(params) if isinstance(params, dict) else {},
     )
 
 
 def _malformed(what: str, body: Any, error: Exception) -> MalformedAnswerError:
     return MalformedAnswerError(f"{what}: not a llama-server's answer ({error!r}): {str(body)[:EXCERPT]}")
+
+
+def _count(value: object) -> int | None:
+    """A number of things; None for what is none, such as the task -1 of a slot that never had one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _whole(value: float | None) -> int | None:

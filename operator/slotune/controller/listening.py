@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from slotune.api.manifests import Manifests
 from slotune.controller.trial_pods import DEFAULT_PORT
 from slotune.llama.flag_reading import read
-from slotune.tuning.pod_reading import read_pod
+from slotune.tuning.pod_reading import PodReading, read_pod
 
-__all__ = ["Listening", "listening_of"]
+__all__ = ["Listening", "listening_in", "listening_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,11 @@ def listening_of(manifests: Manifests | None) -> Listening:
     """How the server of ``manifests`` listens; as llama-server does by itself where nothing is known."""
     if manifests is None:
         return Listening()
-    pod = read_pod(manifests.template, manifests.container, manifests.config_maps)
+    return listening_in(read_pod(manifests.template, manifests.container, manifests.config_maps))
+
+
+def listening_in(pod: PodReading) -> Listening:
+    """How a server listens that is started in this way."""
     # Of several the last one counts, which is an argument before a variable.
     stated = {one.flag.name: one.values[-1] for one in read(pod.arguments, pod.environment).settings if one.values}
     port = stated.get("--port", "")

@@ -1,0 +1,176 @@
+"""All that a cluster says about the servers of one Deployment, in one go: pods, events, limits, nodes, logs, servers.
+
+Reading only, with the caller's own rights, and bounded: six pods, and seconds for objects, servers and logs.
+What can't be seen is left out and told, for a diagnosis of half the facts is worth more than none; only what nothing
+could be said without is an error. One pod that hangs holds no other up.
+
+Servers are asked before logs are read: reading keeps this process busy, and a server would seem slow for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kubernetes.aio.config import ConfigException
+
+from slotune.controller.cluster import ClusterError, ForbiddenError
+from slotune.controller.kinds import POD
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
+from slotune.gathering.cluster_reader import ClusterReader
+from slotune.gathering.deployment_pods import SeenPod, see_pods
+from slotune.gathering.deployments import Meant, find_deployment
+from slotune.gathering.look_errors import NoClusterError, UnreachableClusterError, right
+from slotune.gathering.optional_reads import OptionalReads
+from slotune.gathering.pod_logs import PodLog, read_pod_log
+from slotune.gathering.pod_server import look_at_pod
+from slotune.llama.log_story import LogStory
+
+__all__ = ["look_at_deployment", "look_in_cluster"]
+
+OBJECTS_LIMIT_S: Final = 8.0
+LOGS_LIMIT_S: Final = 6.0
+"""For all logs together."""
+LOG_LIMIT_S: Final = 3.0
+"""For one that has the others wait."""
+
+
+def look_at_deployment(
+    name: str,
+    namespace: str | None,
+    *,
+    kubeconfig: str | Path | None = None,
+    context: str | None = None,
+    container: str | None = None,
+    api_key: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[Symptoms, ...]:
+    """The symptoms of each pod, those that are worse off first. Not from within an event loop.
+
+    Args:
+        name: of a Deployment, or of a LlamaDeployment, whose server is then looked at.
+        namespace: None takes that of the context, or of the pod that this runs in.
+        kubeconfig: None takes the variable KUBECONFIG, the pod that this runs in, or kubectl's own file.
+        context: of the kubeconfig; None takes the current one.
+        container: the one that is llama-server; None finds it.
+        api_key: of the servers; None for none.
+        tell: gets a line for each thing that was left out or could not be seen.
+
+    Raises:
+        InvalidInputError: nothing could be looked at; its class says why (:mod:`slotune.gathering.look_errors`).
+    """
+    chosen = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG")
+    return asyncio.run(_connect_and_look(name, namespace, chosen, context, container, api_key, tell))
+
+
+async def _connect_and_look(
+    name: str,
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    container: str | None,
+    api_key: str | None,
+    tell: Callable[[str], None],
+) -> tuple[Symptoms, ...]:
+    try:
+        reader = await ClusterReader.connect(kubeconfig, context)
+    except ConfigException as error:
+        raise NoClusterError(name, _where(kubeconfig, str(error))) from error
+    async with reader:
+        return await look_in_cluster(reader, name, namespace or reader.namespace, container, api_key, tell)
+
+
+async def look_in_cluster(
+    reader: ClusterReader,
+    name: str,
+    namespace: str,
+    container: str | None = None,
+    api_key: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[Symptoms, ...]:
+    """As :func:`look_at_deployment`, in a cluster that is connected already."""
+    reads = OptionalReads(reader, tell)
+    try:
+        async with asyncio.timeout(OBJECTS_LIMIT_S):
+            meant = await find_deployment(reader, namespace, name, reads)
+            pods = await see_pods(reader, namespace, meant, container, reads)
+    except TimeoutError as error:
+        why = f"the API server does not answer within {OBJECTS_LIMIT_S:g} s"
+        raise UnreachableClusterError(name, why) from error
+    except ClusterError as error:
+        raise UnreachableClusterError(name, error.message) from error
+    looks = await asyncio.gather(*(_ask(reader, namespace, pod, api_key) for pod in pods))
+    logs = await _logs(reader, namespace, pods, reads)
+    return tuple(
+        _symptoms(pod, meant, look, *read) for pod, look, read in zip(pods, looks, logs, strict=True)
+    )
+
+
+async def _ask(reader: ClusterReader, namespace: str, pod: SeenPod, api_key: str | None) -> ServerLook | None:
+    if not pod.is_running:
+        return None
+    return await look_at_pod(reader, namespace, pod.name, pod.listening, api_key)
+
+
+async def _logs(
+    reader: ClusterReader, namespace: str, pods: tuple[SeenPod, ...], reads: OptionalReads
+) -> list[tuple[LogStory | None, LogStory | None]]:
+    """(the present log, the one before the restart) of each pod, one pod after the other: memory stays that of one."""
+    found: list[tuple[LogStory | None, LogStory | None]] = []
+    ends = asyncio.get_running_loop().time() + LOGS_LIMIT_S
+    for pod in pods:
+        left_s = ends - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            reads.note(f"the log of pod {pod.name} was not read: those of others took {LOGS_LIMIT_S:g} s")
+            found.append((None, None))
+            continue
+        limit_s = left_s if pod is pods[-1] else min(left_s, LOG_LIMIT_S)
+        try:
+            now = await read_pod_log(reader, namespace, pod.name, pod.container, limit_s=limit_s)
+            before = PodLog(None)
+            if pod.has_earlier_log:
+                before = await read_pod_log(
+                    reader, namespace, pod.name, pod.container, previous=True, limit_s=LOG_LIMIT_S
+                )
+        except ForbiddenError:
+            reads.lacks(right("get", POD, namespace, "log"), "the logs")
+            return [*found, *[(None, None)] * (len(pods) - len(found))]
+        for log in (now, before):
+            if log.note:
+                reads.note(log.note)
+        found.append((now.story, before.story))
+    return found
+
+
+def _symptoms(
+    pod: SeenPod, meant: Meant, look: ServerLook | None, log: LogStory | None, before: LogStory | None
+) -> Symptoms:
+    return Symptoms(
+        name=pod.name,
+        log=log if log is not None and log.lines else before,
+        server=look,
+        pod=_with_last_words(pod.facts, before),
+        node=pod.node,
+        gpu=meant.gpu,
+        promise=meant.promise,
+        flags=pod.flags,
+    )
+
+
+def _with_last_words(facts: PodFacts, before: LogStory | None) -> PodFacts:
+    """With the line that the server ended with before its restart: the present log no longer has it."""
+    if before is None or before.failure_line is None:
+        return facts
+    line = before.failure_line
+    text = f"before the restart: {line.text}"
+    said = Evidence(Source.LOG, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", line.number)
+    return replace(facts, events=(said, *facts.events))
+
+
+def _where(kubeconfig: str | None, said: str) -> str:
+    return said if not kubeconfig or kubeconfig in said else f"{kubeconfig}: {said}"

@@ -1,0 +1,212 @@
+"""What a diagnosis wants to know of a pod and its node, read from their objects as the API server sends them. Pure.
+
+What an object leaves out is None, empty or 0, never an error: it may be of a newer Kubernetes, and half a pod is worth
+more than none. Keys stay where they are: a value that may be one is named, never shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from slotune.api.gpu_resources import devices_in, is_gpu_resource
+from slotune.api.quantities import QuantityError, parse_bytes, parse_quantity
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.symptoms import NodeFacts, PodFacts
+from slotune.gathering.command_words import shown_environment, shown_words
+from slotune.gathering.volume_kinds import volume_kinds
+from slotune.sandbox.pod_facts import ContainerFacts, EventFacts
+from slotune.sandbox.pod_facts import PodFacts as PodStatus
+from slotune.tuning.pod_reading import PodReading
+
+__all__ = ["MOST_EVENTS", "node_facts", "pod_facts"]
+
+Object = Mapping[str, Any]
+
+MOST_EVENTS: Final = 10
+"""Warnings of one pod that are kept, the newest."""
+
+_LABELS: Final = (
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "nvidia.com/",
+    "amd.com/",
+    "gpu.intel.com/",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu",
+)
+"""Beginnings of the labels that say what a node is; a node has a hundred more."""
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def pod_facts(
+    pod: Object,
+    container: str,
+    reading: PodReading | None = None,
+    *,
+    events: Iterable[Object] = (),
+    claims: Mapping[str, Object] | None = None,
+    volumes: Mapping[str, Object] | None = None,
+    claimed_gpus: int = 0,
+) -> PodFacts:
+    """The facts of a v1 Pod.
+
+    Args:
+        pod: as JSON has it.
+        container: name of the one that is llama-server.
+        reading: its command line and variables; None where they could not be read.
+        events: about the pod, of v1 or events.k8s.io/v1, of any type and order.
+        claims: PersistentVolumeClaims that it mounts, by name, as far as they could be read.
+        volumes: PersistentVolumes behind them, by name, likewise.
+        claimed_gpus: devices that it asks for by ResourceClaims.
+    """
+    status = PodStatus.from_object(pod)
+    spec = _container(pod, container)
+    own = status.containers.get(container)
+    ended = None if own is None else own.ended or own.previous
+    return PodFacts(
+        name=status.name,
+        image=_text(spec.get("image")),
+        args=() if reading is None else tuple(shown_words(word.text for word in (*reading.launch, *reading.words))),
+        env={} if reading is None else shown_environment(reading.variables.values()),
+        cpu_limit=_cores(_amount(pod, spec, "limits", "cpu")),
+        cpu_request=_cores(_amount(pod, spec, "requests", "cpu")),
+        memory_limit_bytes=_bytes(_amount(pod, spec, "limits", "memory")),
+        gpus=max(_gpus(pod), claimed_gpus),
+        restarts=0 if own is None else own.restarts,
+        last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
+        ready=_is_ready(status),
+        events=(*_troubles(status, own), *_warnings(events, status, own)),
+        volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
+    )
+
+
+def node_facts(node: Object) -> NodeFacts:
+    """The facts of a v1 Node. Its cores are those that the machine has, not those that are left for pods."""
+    metadata, status = _part(node, "metadata"), _part(node, "status")
+    labels = {
+        name: str(value) for name, value in sorted(_part(metadata, "labels").items()) if name.startswith(_LABELS)
+    }
+    pressures = sorted(
+        str(one.get("type"))
+        for one in _list(status, "conditions")
+        if one.get("status") == "True" and str(one.get("type")).endswith("Pressure")
+    )
+    return NodeFacts(
+        name=str(metadata.get("name", "")),
+        cores=_cores(_text(_part(status, "capacity").get("cpu"))),
+        labels=labels,
+        pressures=tuple(pressures),
+    )
+
+
+def _container(pod: Object, name: str) -> Object:
+    spec = _part(pod, "spec")
+    every = [*_list(spec, "containers"), *_list(spec, "initContainers")]
+    return next((one for one in every if one.get("name") == name), {})
+
+
+def _amount(pod: Object, container: Object, kind: str, resource: str) -> str | None:
+    """Of the container, else of the pod as a whole (pod-level resources), which is a limit of the container too."""
+    for holder in (container, _part(pod, "spec")):
+        found = _text(_part(_part(holder, "resources"), kind).get(resource))
+        if found is not None:
+            return found
+    return None
+
+
+def _gpus(pod: Object) -> int:
+    """Devices of all containers together; a pod that asks for a part of one has one."""
+    devices, parts = 0, 0
+    for one in _list(_part(pod, "spec"), "containers"):
+        for name, text in _part(_part(one, "resources"), "limits").items():
+            try:
+                amount = parse_quantity(str(text), name)
+            except QuantityError:
+                continue
+            devices += devices_in(name, amount)
+            parts += bool(amount) and is_gpu_resource(name)
+    return devices or min(parts, 1)
+
+
+def _is_ready(status: PodStatus) -> bool | None:
+    stated = status.conditions.get("Ready")
+    return None if stated is None else stated.is_true
+
+
+def _troubles(status: PodStatus, own: ContainerFacts | None) -> Iterator[Evidence]:
+    """What its status says against it now, where no rule would look for it."""
+    scheduled = status.conditions.get("PodScheduled")
+    if scheduled is not None and not scheduled.is_true:
+        yield _evidence(Source.POD, f"not scheduled: {scheduled.reason}", scheduled.message)
+    if status.phase == "Failed" and status.reason:
+        yield _evidence(Source.POD, f"failed: {status.reason}", status.message)
+    if own is not None and own.waiting_reason and own.waiting_reason not in {"ContainerCreating", "PodInitializing"}:
+        yield _evidence(Source.POD, f"waiting: {own.waiting_reason}", own.waiting_message)
+
+
+def _warnings(events: Iterable[Object], status: PodStatus, own: ContainerFacts | None) -> Iterator[Evidence]:
+    """The newest first. What was said of a pod that has been ready ever since was its start, and is over."""
+    ready = status.conditions.get("Ready")
+    began_well = ready is not None and ready.is_true and own is not None and own.restarts == 0
+    since = ready.since if began_well and ready is not None else None
+    found: dict[tuple[str, str], tuple[datetime, int]] = {}
+    for event in events:
+        facts = EventFacts.from_object(event)
+        seen = facts.last_seen or _LONG_AGO
+        if event.get("type") != "Warning" or (since is not None and seen <= since):
+            continue
+        key = (facts.reason, facts.message)
+        before, count = found.get(key, (_LONG_AGO, 0))
+        found[key] = (max(before, seen), count + _count(event))
+    newest = sorted(found.items(), key=lambda one: (-one[1][0].timestamp() if one[1][0].year > 1 else 0.0, one[0]))
+    for (reason, message), (_, count) in newest[:MOST_EVENTS]:
+        yield _evidence(Source.EVENT, reason if count == 1 else f"{reason} × {count}", message)
+
+
+def _count(event: Object) -> int:
+    stated = _part(event, "series").get("count") or event.get("count") or event.get("deprecatedCount")
+    return stated if isinstance(stated, int) and stated > 0 else 1
+
+
+def _evidence(source: Source, what: str, message: str) -> Evidence:
+    text = " ".join(f"{what}: {message}".split()).removesuffix(":")
+    return Evidence(source, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+
+
+def _cores(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(parse_quantity(text, "cpu"))
+    except QuantityError:
+        return None
+
+
+def _bytes(text: str | None) -> int | None:
+    """Kubernetes takes ``1500m`` of memory: 1.5 bytes."""
+    try:
+        if text is None:
+            return None
+        return math.ceil(parse_quantity(text, "memory")) if text.endswith("m") else parse_bytes(text)
+    except QuantityError:
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _part(holder: Object, name: str) -> Object:
+    found = holder.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(holder: Object, name: str) -> Sequence[Object]:
+    found = holder.get(name)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+

@@ -85,10 +85,12 @@ async def send_probes(
     vocabulary: int | None = None,
     seed: int | None = None,
     request_timeout_s: float = 300.0,
+    idle_wait_s: float = IDLE_WAIT_S,
 ) -> list[RequestRecord]:
     """Return what came of each request of :func:`probe_idle` that counts: the first of several is left out.
 
     All are cold: no prompt shares anything with any other.
+    ``idle_wait_s``: seconds that each may wait for an idle server before it is sent anyway.
     """
     if seed is None:
         seed = secrets.randbits(32)
@@ -97,7 +99,7 @@ async def send_probes(
     with resting_collector():
         async with open_session(target) as session:
             for entry in probe_entries(demand, requests, seed):
-                await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
+                await wait_idle(session, target, timeout_s=idle_wait_s)
                 path, body = bodies.uncached(entry)
                 start = time.perf_counter()
                 record = RequestRecord(entry.index, entry.prompt_id, 0.0)

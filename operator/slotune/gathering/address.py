@@ -1,0 +1,60 @@
+"""The address and the key that a user gives, checked before anything is sent."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["base_address", "usable_key"]
+
+_EXAMPLE = "such as http://127.0.0.1:8080"
+
+
+def base_address(url: str) -> str:
+    """Scheme, host, port and path of the server: what comes before ``/health``.
+
+    A trailing ``/`` or ``/v1``, and what stands behind ``?`` or ``#`` in the address bar of the web page, are cut off.
+
+    Raises:
+        InvalidInputError: this is no address, or holds a password, which would come out again in what is printed.
+    """
+    text = url.strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidInputError("--url", _shown(text), f"is no address ({error}): give one {_EXAMPLE}") from error
+    if "@" in parts.netloc:
+        cure = "has a name or password in it, which would be printed: leave it out; a key goes into --api-key-file FILE"
+        raise InvalidInputError("--url", None, cure)
+    if "://" not in text:
+        raise InvalidInputError("--url", _shown(text), f"must begin with http:// or https://, {_EXAMPLE}")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+        raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
+    base = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
+    try:
+        httpx.URL(base)
+    except httpx.InvalidURL as error:
+        raise InvalidInputError("--url", _shown(text), f"is no address ({error}): give one {_EXAMPLE}") from error
+    return base
+
+
+def usable_key(key: str | None) -> str | None:
+    """The key without the spaces around it; None for none.
+
+    Raises:
+        InvalidInputError: no HTTP header could carry it.
+    """
+    bare = (key or "").strip()
+    if not (bare.isascii() and bare.isprintable()):
+        raise InvalidInputError("--api-key-file", None, "must hold one key of plain characters on a single line")
+    return bare or None
+
+
+def _shown(text: str) -> str:
+    """What was given, as far as a message may repeat it: no secret behind ``?``, nothing that moves the cursor."""
+    bare = text.partition("?")[0].rpartition("@")[2]
+    return "".join(letter for letter in bare[:200] if letter.isprintable()) or "empty"

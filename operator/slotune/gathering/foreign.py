@@ -1,0 +1,79 @@
+"""What answers at an address that is not llama-server's, named where it can be recognised. Pure.
+
+People have several model servers on one machine, one port apart, so "not a llama-server" is best said with a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from slotune.gathering.asking import Answer, Silence
+
+__all__ = ["is_llama_model_list", "is_router", "who_answers"]
+
+_OWNERS: Mapping[str, str] = MappingProxyType(
+    {
+        "vllm": "vLLM",
+        "sglang": "SGLang",
+        "library": "Ollama",
+        "organization_owner": "LM Studio",
+        "me": "llama-cpp-python's server",
+        "koboldcpp": "KoboldCpp",
+        "aphrodite": "Aphrodite",
+        "llama-swap": "llama-swap, a proxy",
+    }
+)
+"""``owned_by`` of the first entry of /v1/models, as each of them writes it."""
+
+_ROOTS: Mapping[bytes, str] = MappingProxyType({b"Ollama is running": "Ollama", b"llama-swap": "llama-swap, a proxy"})
+"""What the page at ``/`` says."""
+
+
+def is_llama_model_list(said: Answer | Silence) -> bool:
+    """Whether /v1/models was answered by llama-server."""
+    return _owner(said) == "llamacpp"
+
+
+def is_router(said: Answer | Silence) -> bool:
+    """Whether /props was answered by llama-server's router, which starts a server for each model."""
+    body = said.json_or_none if isinstance(said, Answer) else None
+    return isinstance(body, dict) and body.get("role") == "router"
+
+
+def who_answers(props: Answer | Silence, models: Answer | Silence, root: Answer | Silence) -> str:
+    """``Ollama``, ``a web page``, ``another server with OpenAI's interface``, …"""
+    if named := _OWNERS.get(_owner(models) or ""):
+        return named
+    if isinstance(root, Answer):
+        for mark, name in _ROOTS.items():
+            if mark in root.body:
+                return name
+    if _owner(models) is not None or _is_list(models):
+        return "another server with OpenAI's interface"
+    if any(isinstance(said, Answer) and said.is_page for said in (props, root)):
+        return "a web server that shows pages"
+    if isinstance(props, Answer) and props.status == 404:
+        return "a server that has no /props (with --api-prefix, the prefix belongs into the address)"
+    return "another server"
+
+
+def _owner(said: Answer | Silence) -> str | None:
+    """None when there is no list of models, empty when its first entry has no owner."""
+    entry = _first(said)
+    if not isinstance(entry, dict):
+        return None
+    owner = entry.get("owned_by")
+    return owner if isinstance(owner, str) else ""
+
+
+def _is_list(said: Answer | Silence) -> bool:
+    body = said.json_or_none if isinstance(said, Answer) else None
+    return isinstance(body, dict) and body.get("object") == "list"
+
+
+def _first(said: Answer | Silence) -> Any:
+    body = said.json_or_none if isinstance(said, Answer) else None
+    data = body.get("data") if isinstance(body, dict) else None
+    return data[0] if isinstance(data, list) and data else None

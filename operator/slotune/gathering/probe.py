@@ -1,0 +1,318 @@
+"""A few requests to a server that others use too: said beforehand, one at a time, bounded in tokens and in time.
+
+What a look can't show is how long one prompt takes with nothing in its way: reading it, each token after it, and what
+comes before the first of both. Prompts are chats of plain words in random order, so the template and the tokenizer have
+their part in the time, and nothing of one prompt is found in a cache by another, not even in pieces (``--cache-reuse``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import orjson
+
+from slotune.diagnose.symptoms import ProbeFacts, ServerLook
+from slotune.gathering.address import base_address, usable_key
+from slotune.llama.server_http import LlamaServer, ServerError
+from slotune.load.demand import Demand, Prompt
+from slotune.load.probe import IdleProbeError, send_probes, summarize_probes
+from slotune.load.records import RequestRecord, RequestStatus
+from slotune.load.target import Target
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["LIMIT_S", "ProbeError", "announcement", "probe_server"]
+
+LIMIT_S = 60.0
+"""Of a whole probe. What is measured by then counts."""
+PROMPT_TOKENS = 512
+"""Of a long prompt at most: enough to fill a batch, 3 s on two cores with a small model."""
+ANSWER_TOKENS = 16
+"""Steps enough for a mean; an answer to a short prompt has fewer."""
+
+_PROMPT_LIMIT_S = 4.0
+"""Long prompts are made shorter where reading one would take longer."""
+_SHORT_REQUESTS = 2
+"""The first only warms up what a fresh server has not run yet."""
+_SHORT_WORDS = 6
+_SHORT_ANSWER_TOKENS = 4
+_LEAST_WORDS = 24
+_FRAME_TOKENS = 64
+"""What template and marker add to a prompt, at most."""
+_TOKENS_PER_WORD = 3.0
+"""Where the server does not tokenize for others; most models make one or two."""
+_IDLE_WAIT_S = 3.0
+"""For the first request; others only wait for the one before them to end."""
+_PAUSE_S = (0.1, 1.0)
+"""Least and most between two requests; else half of what the last one took."""
+_CALL_LIMIT_S = 2.0
+_CONNECTIONS = 3
+
+_WORDS = (
+    "river stone market window garden paper bridge winter lamp harbour copper field letter cloud engine valley "
+    "mirror button island ladder forest needle candle wagon sister bottle carpet kitchen morning silver thunder "
+    "orange pocket castle barrel feather hammer meadow basket chimney"
+).split()
+
+
+class ProbeError(InvalidInputError):
+    """No long prompt was answered with timings, so nothing was measured; what a look found still stands."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__("--probe", None, f"{url} could not be measured: {why}")
+
+
+async def probe_server(
+    url: str,
+    key: str | None,
+    look: ServerLook,
+    *,
+    requests: int = 4,
+    announce: Callable[[str], None],
+    limit_s: float = LIMIT_S,
+) -> ProbeFacts:
+    """Measure what one request costs that has the server to itself.
+
+    Two short prompts, ``requests`` long ones that share nothing, and the last of them once more. Never two at a time;
+    each waits for an idle moment, though not for long. Cancelling it stops at once: the server notices within a second.
+
+    Args:
+        url: As for :func:`slotune.gathering.server.look_at`.
+        key: The API key; None for none.
+        look: What that found.
+        requests: Long prompts, 1 or more.
+        announce: Hears one sentence before anything is sent.
+        limit_s: Seconds after which nothing more is sent and what runs is given up.
+
+    Raises:
+        InvalidInputError: an address or key that is none.
+        ProbeError: no long prompt was answered with timings.
+    """
+    base, key = base_address(url), usable_key(key)
+    longest = _longest_prompt(look)
+    announce(announcement(requests, longest, limit_s))
+    deadline = time.monotonic() + limit_s
+    connect_s = await _connecting(base)
+    target = Target(base, "" if look.model is None else look.model.id, key)
+    transport = httpx.AsyncHTTPTransport(
+        verify=ssl.create_default_context(), limits=httpx.Limits(max_keepalive_connections=0)
+    )
+    async with LlamaServer(base, api_key=key, timeout_s=_CALL_LIMIT_S, transport=transport) as server:
+        talk = _Talk(server, target, deadline)
+        before = await _tokens_counted(server)
+        tokenize_s, per_word = await _tokenizing(server, longest)
+        try:
+            short = await _short(talk)
+            words = _long_words(longest, per_word, short)
+            long, seed = await _long(talk, words, requests)
+            probe = summarize_probes(long)
+        except IdleProbeError as error:
+            raise ProbeError(base, str(error)) from error
+        again = await talk.send(words, ANSWER_TOKENS, seed)
+        was_idle = talk.was_idle and await _is_idle(server, _CALL_LIMIT_S)
+        after = await _tokens_counted(server)
+    if before is not None and after is not None and after - before > talk.tokens_made + _FRAME_TOKENS:
+        was_idle = False
+    streams = [
+        one.last_token_s - one.first_token_s
+        for one in long
+        if one.last_token_s is not None and one.first_token_s is not None
+    ]
+    return ProbeFacts(
+        requests=sum(record.prompt_ms is not None for record in long),
+        prompt_tokens=round(statistics.median(record.prompt_tokens for record in long if record.prompt_tokens)),
+        overhead_s=probe.overhead_s,
+        prefill_tokens_per_s=probe.prefill_tokens_per_s,
+        decode_step_s=probe.decode_step_s,
+        short_prompt_overhead_s=_overhead(short),
+        cached_tokens_again=None if again is None else again.cached_tokens,
+        connect_s=connect_s,
+        tokenize_s=tokenize_s,
+        stream_s=_median(streams),
+        stream_made_s=_median([one.predicted_ms / 1e3 for one in long if one.predicted_ms]),
+        was_idle=was_idle,
+    )
+
+
+def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
+    """One sentence: what will be sent, at most."""
+    count = _SHORT_REQUESTS + requests + 1
+    prompts = (requests + 1) * prompt_tokens + _SHORT_REQUESTS * _FRAME_TOKENS
+    answers = (requests + 1) * ANSWER_TOKENS + _SHORT_REQUESTS * _SHORT_ANSWER_TOKENS
+    return (
+        f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens and {answers:,} answer tokens "
+        f"in all, and {limit_s:.0f} s"
+    )
+
+
+@dataclass(slots=True)
+class _Talk:
+    """Sends one request after another, with a pause between."""
+
+    server: LlamaServer
+    target: Target
+    deadline: float
+    as_chat: bool = True
+    was_idle: bool = True
+    """Each request so far found the server idle."""
+    tokens_made: int = 0
+    """Computed for us: of prompts and answers."""
+    took_s: float | None = None
+    """The last request; None before the first."""
+
+    async def send(self, words: int, answer_tokens: int, seed: int) -> RequestRecord | None:
+        """One request; None when the time that is left would not do for it."""
+        if self.took_s is not None:
+            await asyncio.sleep(min(max(self.took_s / 2, _PAUSE_S[0]), _PAUSE_S[1]))
+        patience_s = _IDLE_WAIT_S if self.took_s is None else _CALL_LIMIT_S
+        self.was_idle = await _is_idle(self.server, min(patience_s, self._left())) and self.was_idle
+        if self._left() <= (self.took_s or 0.0):
+            return None
+        began = time.monotonic()
+        (record,) = await send_probes(
+            self.target,
+            _demand(_text(words, seed), answer_tokens, as_chat=self.as_chat),
+            1,
+            seed=seed,
+            request_timeout_s=self._left(),
+            idle_wait_s=0.0,
+        )
+        self.took_s = time.monotonic() - began
+        self.tokens_made += (record.prompt_tokens or 0) + (record.output_tokens or 0)
+        return record
+
+    def _left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
+
+
+def _longest_prompt(look: ServerLook) -> int:
+    """Tokens of a long prompt: half of what a slot holds at most, so that every server can take it."""
+    room = PROMPT_TOKENS if look.props is None else look.props.context_per_slot // 2
+    return max(_FRAME_TOKENS, min(PROMPT_TOKENS, room))
+
+
+async def _short(talk: _Talk) -> list[RequestRecord]:
+    """Answers to short prompts. Where chats are refused, say for a template that fails, plain text is sent from then on.
+
+    Raises IdleProbeError when that is refused as well.
+    """
+    records: list[RequestRecord] = []
+    while len(records) < _SHORT_REQUESTS:
+        record = await talk.send(_SHORT_WORDS, _SHORT_ANSWER_TOKENS, secrets.randbits(32))
+        if record is None:
+            break
+        if record.status is RequestStatus.HTTP_ERROR and talk.as_chat and not records:
+            talk.as_chat = False
+            continue
+        records.append(record)
+        if record.prompt_ms is None:
+            raise IdleProbeError(records)
+    return records[1:] or records
+
+
+async def _long(talk: _Talk, words: int, requests: int) -> tuple[list[RequestRecord], int]:
+    """Return (what came of each long prompt, the seed of the last)."""
+    records: list[RequestRecord] = []
+    seed = 0
+    for _ in range(max(1, requests)):
+        fresh = secrets.randbits(32)
+        record = await talk.send(words, ANSWER_TOKENS, fresh)
+        if record is None:
+            break
+        records.append(record)
+        seed = fresh
+        if record.prompt_ms is None:
+            break  # the next one would run into the same
+    if not records:
+        raise ProbeError(talk.target.base_url, "the time was up before a long prompt could be sent")
+    return records, seed
+
+
+def _long_words(longest: int, per_word: float, short: Sequence[RequestRecord]) -> int:
+    """Words of a long prompt: as many as the tokens make that may be sent, fewer where reading them would take long."""
+    tokens = float(longest - _FRAME_TOKENS)
+    read = [one.prompt_tokens / one.prompt_ms * 1e3 for one in short if one.prompt_tokens and one.prompt_ms]
+    if read:
+        tokens = min(tokens, max(read) * _PROMPT_LIMIT_S)
+    return max(1, min(_LEAST_WORDS, round(longest / 2 / per_word)), int(tokens / per_word))
+
+
+def _text(words: int, seed: int) -> str:
+    chosen = np.random.default_rng(seed).integers(len(_WORDS), size=words)
+    return " ".join(_WORDS[number] for number in chosen)
+
+
+def _demand(text: str, answer_tokens: int, *, as_chat: bool) -> Demand:
+    prompt = Prompt(messages=({"role": "user", "content": text},)) if as_chat else Prompt(text=text)
+    return Demand(peak_rate=1.0, output_tokens=answer_tokens, prompts=(prompt,))
+
+
+def _overhead(short: Sequence[RequestRecord]) -> float | None:
+    with contextlib.suppress(IdleProbeError):
+        return summarize_probes(list(short)).overhead_s
+    return None
+
+
+async def _is_idle(server: LlamaServer, limit_s: float) -> bool:
+    """Whether the server came to rest in time. False also when it shows neither metrics nor slots: nobody can tell."""
+    try:
+        await server.wait_idle(limit_s)
+    except ServerError:
+        return False
+    return True
+
+
+async def _tokens_counted(server: LlamaServer) -> float | None:
+    """Tokens that the server ever computed, by its own count; None when it does not say."""
+    try:
+        metrics = await server.metrics()
+    except ServerError:
+        return None
+    prompts, answers = metrics.get("prompt_tokens_total"), metrics.get("tokens_predicted_total")
+    return None if prompts is None or answers is None else prompts + answers
+
+
+async def _tokenizing(server: LlamaServer, tokens: int) -> tuple[float | None, float]:
+    """Return (seconds for about so many tokens, tokens per word); None and a guess where the server does not."""
+    words = round(tokens / 1.5)
+    body = orjson.dumps({"content": _text(words, 0)})
+    began = time.monotonic()
+    try:
+        said = await server.post("/tokenize", body)
+    except ServerError:
+        return None, _TOKENS_PER_WORD
+    took_s = time.monotonic() - began
+    made = said.get("tokens") if isinstance(said, dict) else None
+    return (took_s, len(made) / words) if isinstance(made, list) and made else (None, _TOKENS_PER_WORD)
+
+
+async def _connecting(base: str) -> float | None:
+    """Median seconds until a new connection can be used, TLS included; None when none came about."""
+    parts = urlsplit(base)
+    secure = parts.scheme == "https"
+    tls = ssl.create_default_context() if secure else None
+    took: list[float] = []
+    with contextlib.suppress(OSError):  # TimeoutError and SSLError are OSErrors
+        for _ in range(_CONNECTIONS):
+            began = time.monotonic()
+            async with asyncio.timeout(_CALL_LIMIT_S):
+                _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if secure else 80), ssl=tls)
+            took.append(time.monotonic() - began)
+            writer.close()
+            with contextlib.suppress(OSError):
+                async with asyncio.timeout(_CALL_LIMIT_S):
+                    await writer.wait_closed()
+    return _median(took)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

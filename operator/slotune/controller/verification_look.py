@@ -23,7 +23,7 @@ from slotune.controller.serving_pods import ServingPod
 from slotune.llama.server_http import LlamaServer
 from slotune.load.bodies import Bodies
 from slotune.load.demand import Demand
-from slotune.load.exchange import Tally, exchange
+from slotune.load.exchange import exchange_alone
 from slotune.load.lengths import DemandError
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.target import Target, open_session
@@ -211,21 +211,8 @@ def _bounds(promise: Promise) -> tuple[int, float]:
 
 
 async def _send(target: Target, bodies: Bodies, entry: TraceEntry, demand: Demand, limit_s: float) -> RequestRecord:
-    path, body = bodies(entry)
-    record = RequestRecord(entry.index, entry.prompt_id, 0.0)
     async with open_session(target) as session:
-        await exchange(
-            session,
-            target.url(path),
-            body,
-            record,
-            asked_tokens=entry.max_tokens,
-            exact=demand.ignore_eos,
-            start=time.perf_counter(),
-            timeout_s=limit_s,
-            tally=Tally(),
-        )
-    return record
+        return await exchange_alone(session, target, bodies(entry), entry, demand, limit_s)
 
 
 def _judge(record: RequestRecord, promise: Promise, lag_s: float, limit_s: float) -> _Probe | None:

@@ -15,9 +15,12 @@ import aiohttp
 import orjson
 
 from slotune.load.answer import Answer, describe_error
+from slotune.load.demand import Demand
 from slotune.load.records import RequestRecord, RequestStatus
+from slotune.load.target import Target
+from slotune.load.trace import TraceEntry
 
-__all__ = ["Tally", "exchange"]
+__all__ = ["Tally", "exchange", "exchange_alone"]
 
 _ERROR_BODY_BYTES = 4096
 _LARGE_BODY_BYTES = 1 << 20
@@ -39,6 +42,40 @@ class Tally:
     started: int = 0
     """Requests with headers and without an end: a llama-server flushes them when a slot takes the request."""
     most_started: int = 0
+
+
+async def exchange_alone(
+    session: aiohttp.ClientSession,
+    target: Target,
+    request: tuple[str, bytes],
+    entry: TraceEntry,
+    demand: Demand,
+    timeout_s: float,
+) -> RequestRecord:
+    """What came of one request outside of any run: it is due when it is sent.
+
+    Args:
+        session: See ``open_session``.
+        target: The server.
+        request: Path and body, as :class:`~slotune.load.bodies.Bodies` makes them of ``entry``.
+        entry: What is asked.
+        demand: The workload that it is of.
+        timeout_s: Seconds after which the request is given up as unfinished.
+    """
+    path, body = request
+    record = RequestRecord(entry.index, entry.prompt_id, 0.0)
+    await exchange(
+        session,
+        target.url(path),
+        body,
+        record,
+        asked_tokens=entry.max_tokens,
+        exact=demand.ignore_eos,
+        start=time.perf_counter(),
+        timeout_s=timeout_s,
+        tally=Tally(),
+    )
+    return record
 
 
 async def exchange(

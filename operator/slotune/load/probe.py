@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import secrets
 import statistics
-import time
 from dataclasses import replace
 
 from slotune.load.bodies import Bodies
 from slotune.load.demand import Demand
-from slotune.load.exchange import Tally, exchange
+from slotune.load.exchange import exchange_alone
 from slotune.load.gauges import wait_idle
 from slotune.load.quiet import resting_collector
 from slotune.load.records import RequestRecord
@@ -100,21 +99,8 @@ async def send_probes(
         async with open_session(target) as session:
             for entry in probe_entries(demand, requests, seed):
                 await wait_idle(session, target, timeout_s=idle_wait_s)
-                path, body = bodies.uncached(entry)
-                start = time.perf_counter()
-                record = RequestRecord(entry.index, entry.prompt_id, 0.0)
-                await exchange(
-                    session,
-                    target.url(path),
-                    body,
-                    record,
-                    asked_tokens=entry.max_tokens,
-                    exact=demand.ignore_eos,
-                    start=start,
-                    timeout_s=request_timeout_s,
-                    tally=Tally(),
-                )
-                records.append(record)
+                request = bodies.uncached(entry)
+                records.append(await exchange_alone(session, target, request, entry, demand, request_timeout_s))
     return records[1:] if len(records) >= DISCARD_FROM else records
 
 

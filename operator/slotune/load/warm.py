@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from slotune.load.bodies import Bodies
 from slotune.load.demand import Demand
-from slotune.load.exchange import Tally, exchange
+from slotune.load.exchange import exchange_alone
 from slotune.load.gauges import wait_idle
 from slotune.load.priming import PRIMING_TOKENS
 from slotune.load.probe import IDLE_WAIT_S, probe_entries
@@ -67,20 +67,7 @@ async def probe_warm(
         async with open_session(target) as session:
             for entry in _alike(demand, seed):
                 await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
-                path, body = bodies(entry)
-                record = RequestRecord(entry.index, entry.prompt_id, 0.0)
-                await exchange(
-                    session,
-                    target.url(path),
-                    body,
-                    record,
-                    asked_tokens=entry.max_tokens,
-                    exact=demand.ignore_eos,
-                    start=time.perf_counter(),
-                    timeout_s=request_timeout_s,
-                    tally=Tally(),
-                )
-                records.append(record)
+                records.append(await exchange_alone(session, target, bodies(entry), entry, demand, request_timeout_s))
     return alone(records[1:])
 
 

@@ -1,8 +1,8 @@
 """All that a cluster says about the servers of one Deployment, in one go: pods, events, limits, nodes, logs, servers.
 
-Reading only, with the caller's own rights, and bounded: six pods, and seconds for objects, servers and logs.
-What can't be seen is left out and told, for a diagnosis of half the facts is worth more than none; only what nothing
-could be said without is an error. One pod that hangs holds no other up.
+Reading only, with the caller's own rights, and bounded: six pods, and seconds for objects, servers and logs. What can't
+be seen is left out and told, for a diagnosis of half the facts is worth more than none; only what nothing could be said
+without is an error. One pod that hangs holds no other up.
 
 Servers are asked before logs are read: reading keeps this process busy, and a server would seem slow for it.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,23 +21,40 @@ from kubernetes.aio.config import ConfigException
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
-from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
-from slotune.gathering.cluster_reader import ClusterReader
+from slotune.diagnose.symptoms import PodFacts, ProbeFacts, ServerLook, Symptoms
+from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.deployment_pods import SeenPod, see_pods
-from slotune.gathering.deployments import Meant, find_deployment
+from slotune.gathering.deployments import find_deployment
 from slotune.gathering.look_errors import NoClusterError, UnreachableClusterError, right
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.gathering.pod_logs import PodLog, read_pod_log
-from slotune.gathering.pod_server import look_at_pod
+from slotune.gathering.pod_server import Probe, look_at_pod, probe_pod
 from slotune.llama.log_story import LogStory
+from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["look_at_deployment", "look_in_cluster"]
+__all__ = ["Wanted", "look_at_deployment", "look_in_cluster"]
 
 OBJECTS_LIMIT_S: Final = 8.0
 LOGS_LIMIT_S: Final = 6.0
 """For all logs together."""
 LOG_LIMIT_S: Final = 3.0
-"""For one that has the others wait."""
+"""For one that has others wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked at, and how."""
+
+    name: str
+    """Of a Deployment, or of a LlamaDeployment, whose server is then looked at."""
+    container: str | None = None
+    """The one that is llama-server; None finds it."""
+    api_key: str | None = None
+    """Of the servers; None for none."""
+    probe: Probe | None = None
+    """Sends a few requests to one server after the other, where it was asked for."""
+    tell: Callable[[str], None] = lambda _: None
+    """Gets a line for each thing that was left out or could not be seen."""
 
 
 def look_at_deployment(
@@ -48,73 +65,90 @@ def look_at_deployment(
     context: str | None = None,
     container: str | None = None,
     api_key: str | None = None,
+    probe: Probe | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Symptoms, ...]:
     """The symptoms of each pod, those that are worse off first. Not from within an event loop.
 
     Args:
-        name: of a Deployment, or of a LlamaDeployment, whose server is then looked at.
+        name: see :class:`Wanted`, as for the last four.
         namespace: None takes that of the context, or of the pod that this runs in.
         kubeconfig: None takes the variable KUBECONFIG, the pod that this runs in, or kubectl's own file.
         context: of the kubeconfig; None takes the current one.
-        container: the one that is llama-server; None finds it.
-        api_key: of the servers; None for none.
-        tell: gets a line for each thing that was left out or could not be seen.
+        container: of the pods.
+        api_key: of the servers.
+        probe: of one server.
+        tell: hears what is missing.
 
     Raises:
         InvalidInputError: nothing could be looked at; its class says why (:mod:`slotune.gathering.look_errors`).
     """
     chosen = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG")
-    return asyncio.run(_connect_and_look(name, namespace, chosen, context, container, api_key, tell))
+    wanted = Wanted(name, container, api_key, probe, tell)
+    return asyncio.run(_connect_and_look(wanted, namespace, chosen, context))
 
 
 async def _connect_and_look(
-    name: str,
-    namespace: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    container: str | None,
-    api_key: str | None,
-    tell: Callable[[str], None],
+    wanted: Wanted, namespace: str | None, kubeconfig: str | None, context: str | None
 ) -> tuple[Symptoms, ...]:
     try:
         reader = await ClusterReader.connect(kubeconfig, context)
     except ConfigException as error:
-        raise NoClusterError(name, _where(kubeconfig, str(error))) from error
+        said = str(error)
+        where = "" if not kubeconfig or kubeconfig in said else f"{kubeconfig}: "
+        raise NoClusterError(wanted.name, where + said) from error
     async with reader:
-        return await look_in_cluster(reader, name, namespace or reader.namespace, container, api_key, tell)
+        return await look_in_cluster(reader, namespace or reader.namespace, wanted)
 
 
-async def look_in_cluster(
-    reader: ClusterReader,
-    name: str,
-    namespace: str,
-    container: str | None = None,
-    api_key: str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> tuple[Symptoms, ...]:
+async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted) -> tuple[Symptoms, ...]:
     """As :func:`look_at_deployment`, in a cluster that is connected already."""
-    reads = OptionalReads(reader, tell)
+    reads = OptionalReads(reader, wanted.tell)
     try:
         async with asyncio.timeout(OBJECTS_LIMIT_S):
-            meant = await find_deployment(reader, namespace, name, reads)
-            pods = await see_pods(reader, namespace, meant, container, reads)
+            meant = await find_deployment(reader, namespace, wanted.name, reads)
+            pods = await see_pods(reader, namespace, meant, wanted.container, reads)
     except TimeoutError as error:
         why = f"the API server does not answer within {OBJECTS_LIMIT_S:g} s"
-        raise UnreachableClusterError(name, why) from error
+        raise UnreachableClusterError(wanted.name, why) from error
     except ClusterError as error:
-        raise UnreachableClusterError(name, error.message) from error
-    looks = await asyncio.gather(*(_ask(reader, namespace, pod, api_key) for pod in pods))
+        raise UnreachableClusterError(wanted.name, error.message) from error
+    places = [PodPlace(namespace, pod.name, pod.listening) for pod in pods]
+    pairs = list(zip(pods, places, strict=True))
+    looks = await asyncio.gather(*(_look(reader, pod, place, wanted.api_key) for pod, place in pairs))
+    probes = [await _probe(reader, place, look, wanted, reads) for place, look in zip(places, looks, strict=True)]
     logs = await _logs(reader, namespace, pods, reads)
     return tuple(
-        _symptoms(pod, meant, look, *read) for pod, look, read in zip(pods, looks, logs, strict=True)
+        Symptoms(
+            name=pod.name,
+            log=log if log is not None and log.lines else before,
+            server=look,
+            probe=probe,
+            pod=_with_last_words(pod.facts, before),
+            node=pod.node,
+            gpu=meant.gpu,
+            promise=meant.promise,
+            flags=pod.flags,
+        )
+        for pod, look, probe, (log, before) in zip(pods, looks, probes, logs, strict=True)
     )
 
 
-async def _ask(reader: ClusterReader, namespace: str, pod: SeenPod, api_key: str | None) -> ServerLook | None:
-    if not pod.is_running:
+async def _look(reader: ClusterReader, pod: SeenPod, place: PodPlace, api_key: str | None) -> ServerLook | None:
+    return await look_at_pod(reader, place, api_key) if pod.is_running else None
+
+
+async def _probe(
+    reader: ClusterReader, place: PodPlace, look: ServerLook | None, wanted: Wanted, reads: OptionalReads
+) -> ProbeFacts | None:
+    """One server after the other: what one is asked is to have the machine to itself."""
+    if wanted.probe is None or look is None or look.props is None:
         return None
-    return await look_at_pod(reader, namespace, pod.name, pod.listening, api_key)
+    try:
+        return await probe_pod(reader, place, wanted.api_key, look, wanted.probe)
+    except InvalidInputError as error:
+        reads.note(f"pod {place.pod} could not be measured: {error.cure}")
+        return None
 
 
 async def _logs(
@@ -122,9 +156,10 @@ async def _logs(
 ) -> list[tuple[LogStory | None, LogStory | None]]:
     """(the present log, the one before the restart) of each pod, one pod after the other: memory stays that of one."""
     found: list[tuple[LogStory | None, LogStory | None]] = []
-    ends = asyncio.get_running_loop().time() + LOGS_LIMIT_S
+    clock = asyncio.get_running_loop().time
+    ends = clock() + LOGS_LIMIT_S
     for pod in pods:
-        left_s = ends - asyncio.get_running_loop().time()
+        left_s = ends - clock()
         if left_s <= 0:
             reads.note(f"the log of pod {pod.name} was not read: those of others took {LOGS_LIMIT_S:g} s")
             found.append((None, None))
@@ -147,21 +182,6 @@ async def _logs(
     return found
 
 
-def _symptoms(
-    pod: SeenPod, meant: Meant, look: ServerLook | None, log: LogStory | None, before: LogStory | None
-) -> Symptoms:
-    return Symptoms(
-        name=pod.name,
-        log=log if log is not None and log.lines else before,
-        server=look,
-        pod=_with_last_words(pod.facts, before),
-        node=pod.node,
-        gpu=meant.gpu,
-        promise=meant.promise,
-        flags=pod.flags,
-    )
-
-
 def _with_last_words(facts: PodFacts, before: LogStory | None) -> PodFacts:
     """With the line that the server ended with before its restart: the present log no longer has it."""
     if before is None or before.failure_line is None:
@@ -170,7 +190,3 @@ def _with_last_words(facts: PodFacts, before: LogStory | None) -> PodFacts:
     text = f"before the restart: {line.text}"
     said = Evidence(Source.LOG, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", line.number)
     return replace(facts, events=(said, *facts.events))
-
-
-def _where(kubeconfig: str | None, said: str) -> str:
-    return said if not kubeconfig or kubeconfig in said else f"{kubeconfig}: {said}"

@@ -1,7 +1,7 @@
 """Reading a cluster with the caller's own rights: objects, logs as they come, and a pod's HTTP through the API server.
 
-Everything here is a GET. The way through the API server needs no address that reaches the pod, no open port and no
-process beside this one, so it works from a laptop as it does inside of the cluster.
+The way through the API server needs no address that reaches the pod, no open port in the cluster and no process beside
+this one, so it works from a laptop as it does inside of the cluster. Nothing here writes an object.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from kubernetes.aio import config
@@ -26,11 +26,12 @@ from slotune.controller.cluster import (
 )
 from slotune.controller.kinds import POD
 from slotune.controller.kube_cluster import KubeCluster
+from slotune.controller.listening import Listening
 
-__all__ = ["ClusterReader", "PodAnswer", "default_namespace"]
+__all__ = ["ClusterReader", "PodPlace", "default_namespace"]
 
-LARGEST_ANSWER: Final = 16 << 20
-"""Bytes of a pod's answer. Old builds of llama-server repeat the prompt of each slot."""
+LARGEST_ERROR: Final = 64 << 10
+"""Bytes of an answer with an error status that are looked at: the API server's own is far smaller."""
 CHUNK: Final = 256 << 10
 """Bytes of a log at a time."""
 LONGEST_MESSAGE: Final = 1024
@@ -40,12 +41,19 @@ _FALLBACK: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class PodAnswer:
-    """What a server in a pod answered."""
+class PodPlace:
+    """Where a server in a pod answers."""
 
-    status: int
-    content_type: str
-    body: bytes = field(repr=False)
+    namespace: str
+    pod: str
+    listening: Listening
+
+    @property
+    def path(self) -> str:
+        """Below the API server; the server's own paths follow. It checks no certificate of a pod."""
+        scheme = "https:" if self.listening.is_encrypted else ""
+        name = f"{scheme}{self.pod}:{self.listening.port}"
+        return f"{POD.path(self.namespace, name, 'proxy')}{self.listening.prefix}"
 
 
 class ClusterReader(KubeCluster):
@@ -77,7 +85,8 @@ class ClusterReader(KubeCluster):
         """What a container wrote, from its beginning or the last ``tail_lines``, up to ``limit_bytes``.
 
         Raises:
-            NotFoundError, RefusedError: it never started, or its log is gone.
+            NotFoundError: there is no such pod any more.
+            RefusedError: the container never started, or its log is gone.
             ForbiddenError: the caller may not read logs.
             UnavailableError: the API server, or kubelet behind it, does not answer.
         """
@@ -87,64 +96,58 @@ class ClusterReader(KubeCluster):
         path = POD.path(namespace, pod, "log")
         async with self._opened(path, query, {}) as answer:
             if answer.status != 200:
-                raise _error(f"GET {path}", answer.status, await answer.content.read(LONGEST_MESSAGE))
+                raise _error(f"GET {path}", answer.status, await answer.content.read(LARGEST_ERROR))
             try:
                 async for part in answer.content.iter_chunked(CHUNK):
                     yield part
             except (aiohttp.ClientError, OSError) as error:
                 raise UnavailableError(f"GET {path}", None, f"the log breaks off: {error}") from error
 
+    @asynccontextmanager
     async def ask_pod(
-        self, namespace: str, pod: str, port: int, path: str, *, encrypted: bool = False, api_key: str | None = None
-    ) -> PodAnswer:
-        """GET of a server in a pod, through the API server. No answer of the server itself is an error.
+        self, place: PodPlace, path: str, *, api_key: str | None = None, body: Any = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer of a server in a pod as it comes, through the API server. No answer of that server is an error.
 
         Args:
-            namespace: of the pod.
-            pod: its name.
-            port: where the server listens.
-            path: with prefix and query.
-            encrypted: whether the server speaks TLS; the API server checks no certificate of a pod.
+            place: where it answers.
+            path: with its query.
             api_key: of llama-server. The header Authorization is the API server's own and goes no further, so it
                 travels as X-Api-Key, which llama-server takes as well.
+            body: JSON to send; None only reads.
 
         Raises:
             ForbiddenError: the caller may not use the proxy.
             NotFoundError: there is no such pod any more.
             UnavailableError: nothing listens there, or the API server does not answer.
         """
-        where = POD.path(namespace, f"{'https:' if encrypted else ''}{pod}:{port}", "proxy") + path
+        where = place.path + path
         headers = {} if api_key is None else {"X-Api-Key": api_key}
-        async with self._opened(where, {}, headers) as answer:
-            body = bytearray()
-            try:
-                async for part in answer.content.iter_chunked(CHUNK):
-                    body += part
-                    if len(body) > LARGEST_ANSWER:
-                        raise UnavailableError(f"GET {where}", None, f"answers more than {LARGEST_ANSWER} bytes")
-            except (aiohttp.ClientError, OSError) as error:
-                raise UnavailableError(f"GET {where}", None, f"the answer breaks off: {error}") from error
-            if answer.status >= 400 and _is_status(bytes(body)):
-                raise _error(f"GET {where}", answer.status, bytes(body))
-            return PodAnswer(answer.status, answer.headers.get("Content-Type", ""), bytes(body))
+        async with self._opened(where, {}, headers, body) as answer:
+            if answer.status >= 400:
+                said = await answer.read() if (answer.content_length or 0) <= LARGEST_ERROR else b""
+                if _is_status(said):
+                    raise _error(where, answer.status, said)
+            yield answer
 
     @asynccontextmanager
     async def _opened(
-        self, path: str, query: dict[str, str], headers: dict[str, str]
+        self, path: str, query: dict[str, str], headers: dict[str, str], body: Any = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         self.requests += 1
         request = await self._client.param_serialize(
-            "GET",
+            "GET" if body is None else "POST",
             path,
             query_params=list(query.items()),
-            header_params={"Accept": "*/*", **headers},
+            header_params={"Accept": "*/*", "Content-Type": "application/json", **headers},
+            body=body,
             auth_settings=["BearerToken"],
         )
         try:
             answer: aiohttp.ClientResponse = (await self._client.call_api(*request)).response
         except (aiohttp.ClientError, OSError) as error:
             what = f"the API server does not answer: {error or type(error).__name__}"
-            raise UnavailableError(f"GET {path}", None, what) from error
+            raise UnavailableError(path, None, what) from error
         try:
             yield answer
         finally:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
-from slotune.controller.listening import Listening
-from slotune.diagnose.symptoms import ServerLook
-from slotune.gathering.cluster_reader import ClusterReader
+from slotune.diagnose.symptoms import ProbeFacts, ServerLook
+from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.look_errors import right
 from slotune.gathering.pod_relay import relayed
 from slotune.gathering.server import look_at
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["LOOK_LIMIT_S", "look_at_pod"]
+__all__ = ["Probe", "look_at_pod", "probe_pod"]
+
+Probe = Callable[[str, str | None, ServerLook], Awaitable[ProbeFacts]]
+"""Sends a few requests to a URL, with an API key if there is one, to a server that showed this much."""
 
 DOOR_LIMIT_S: Final = 2.0
 LOOK_LIMIT_S: Final = 5.0
@@ -25,37 +28,39 @@ _DOOR: Final = "/health"
 _ENDPOINTS: Final = ("/props", "/slots", "/metrics")
 
 
-async def look_at_pod(
-    reader: ClusterReader, namespace: str, pod: str, listening: Listening, api_key: str | None
-) -> ServerLook:
+async def look_at_pod(reader: ClusterReader, place: PodPlace, api_key: str | None) -> ServerLook:
     """What the server shows. Raises nothing but being cancelled; ``refused`` has the reasons.
 
     Args:
         reader: the cluster.
-        namespace: of the pod.
-        pod: its name; it must run.
-        listening: how its server listens.
+        place: of a server that runs.
         api_key: of the server; None for none.
     """
-    url = listening.url(pod)
+    url = place.listening.url(place.pod)
     try:
-        async with asyncio.timeout(DOOR_LIMIT_S):
-            await reader.ask_pod(
-                namespace, pod, listening.port, f"{listening.prefix}{_DOOR}", encrypted=listening.is_encrypted
-            )
+        async with asyncio.timeout(DOOR_LIMIT_S), reader.ask_pod(place, _DOOR):
+            pass
     except TimeoutError:
         pass  # silence is a finding, and the look says how long it was
     except ForbiddenError as error:
-        lacks = right("get", POD, namespace, "proxy")
-        return _shut(url, f"not asked: your account lacks the right to {lacks} ({error.status})")
+        missing = right("get", POD, place.namespace, "proxy")
+        return _shut(url, f"not asked: your account lacks the right to {missing} ({error.status})")
     except ClusterError as error:
         return _shut(url, error.message)
-    async with relayed(reader, namespace, pod, listening) as address:
+    async with relayed(reader, place) as address:
         try:
             look = await look_at(address, api_key, limit_s=LOOK_LIMIT_S)
         except InvalidInputError as error:
-            return _shut(url, error.cure.replace(address, f"pod {pod}"))
+            return _shut(url, error.cure.replace(address, f"pod {place.pod}"))
     return replace(look, url=url)
+
+
+async def probe_pod(
+    reader: ClusterReader, place: PodPlace, api_key: str | None, look: ServerLook, probe: Probe
+) -> ProbeFacts:
+    """What a probe of the server finds; what it raises."""
+    async with relayed(reader, place, may_send=True) as address:
+        return await probe(address, api_key, look)
 
 
 def _shut(url: str, why: str) -> ServerLook:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from slotune import __version__
+from slotune.commands.argument_types import folder, image, namespace, not_empty, object_name, port, positive
+from slotune.commands.diagnose_arguments import add_diagnose
 
 __all__ = ["main", "make_parser"]
 
@@ -54,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_tune(commands)
     _add_plan(commands)
     _add_bench(commands)
+    add_diagnose(commands).set_defaults(run=_diagnose)
     _add_validate(commands)
     _add_export(commands)
     _add_replay(commands)
@@ -77,7 +79,7 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _models(tune)
     _engine(tune)
     tune.add_argument("--gpu-class", metavar="NAME", help="the GPUClass that this machine is, when there are several")
-    tune.add_argument("--out", type=_folder, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
+    tune.add_argument("--out", type=folder, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
     _output(tune)
     tune.set_defaults(run=_tune)
 
@@ -134,11 +136,11 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     export.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="the --out of a finished tune")
     export.add_argument(
         "--llama-deployment",
-        type=_object_name,
+        type=object_name,
         metavar="NAME",
         help="instead of DIR: the LlamaDeployment whose search in the cluster of KUBECONFIG is exported (as a search)",
     )
-    export.add_argument("--namespace", type=_namespace, default="default", metavar="NAME", help="its (%(default)s)")
+    export.add_argument("--namespace", type=namespace, default="default", metavar="NAME", help="its (%(default)s)")
     export.add_argument(
         "--format", choices=("kustomize", "args", "docker", "search"), default="kustomize", help="(%(default)s)"
     )
@@ -196,19 +198,19 @@ def _add_operator(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "LlamaDeployments, measures candidates in sandbox pods and rolls out the answer as spec.rollout says.",
     )
     operator.add_argument(
-        "--trial-image", required=True, type=_image, metavar="IMAGE", help="slotune's own image, for trials"
+        "--trial-image", required=True, type=image, metavar="IMAGE", help="slotune's own image, for trials"
     )
     operator.add_argument(
         "--namespace",
         action="append",
         default=[],
-        type=_namespace,
+        type=namespace,
         metavar="NAME",
         help="watch this namespace only; repeatable (all of them without it)",
     )
     operator.add_argument(
         "--max-trials",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="N",
         help="trials at the same time, in all namespaces together (%(default)s)",
@@ -220,9 +222,9 @@ def _add_operator(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         help="of slotune's image in trials (%(default)s)",
     )
     operator.add_argument(
-        "--health-port", type=_port, default=8080, metavar="PORT", help="/livez, /readyz (%(default)s)"
+        "--health-port", type=port, default=8080, metavar="PORT", help="/livez, /readyz (%(default)s)"
     )
-    operator.add_argument("--metrics-port", type=_port, default=9090, metavar="PORT", help="/metrics (%(default)s)")
+    operator.add_argument("--metrics-port", type=port, default=9090, metavar="PORT", help="/metrics (%(default)s)")
     operator.add_argument("--log-format", choices=("text", "json"), default="text", help="(%(default)s)")
     operator.set_defaults(run=_operator)
 
@@ -235,9 +237,9 @@ def _add_release(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "the finalizer goes, so that LlamaDeployments and their namespaces can be deleted. Stop the operator first.",
     )
     which = release.add_mutually_exclusive_group(required=True)
-    which.add_argument("--namespace", type=_namespace, metavar="NAME", help="those of this namespace")
+    which.add_argument("--namespace", type=namespace, metavar="NAME", help="those of this namespace")
     which.add_argument("--all-namespaces", action="store_true", help="all of the cluster")
-    release.add_argument("--name", type=_object_name, help="only the one of this name")
+    release.add_argument("--name", type=object_name, help="only the one of this name")
     release.set_defaults(run=_release)
 
 
@@ -248,8 +250,8 @@ def _add_crds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         description="Print the CustomResourceDefinitions of this version, ready for kubectl apply --server-side -f -.",
     )
     place = crds.add_mutually_exclusive_group()
-    place.add_argument("--out", type=_folder, metavar="DIR", help="write one file for each kind there instead")
-    place.add_argument("--check", type=_folder, metavar="DIR", help="only say where the files there differ")
+    place.add_argument("--out", type=folder, metavar="DIR", help="write one file for each kind there instead")
+    place.add_argument("--check", type=folder, metavar="DIR", help="only say where the files there differ")
     crds.set_defaults(run=_crds)
 
 
@@ -260,7 +262,7 @@ def _add_trial(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="The load client of a trial's pod: measures the llama-server on this pod's own address as the "
         "mounted trial says, and reports on standard output. Made for the operator, not for people.",
     )
-    trial.add_argument("--directory", type=_folder, required=True, metavar="DIR", help="where the trial is mounted")
+    trial.add_argument("--directory", type=folder, required=True, metavar="DIR", help="where the trial is mounted")
     trial.add_argument("--port", type=int, default=8080, metavar="N", help="port of the server (%(default)s)")
     trial.add_argument(
         "--summary-bytes", type=int, default=4096, metavar="N", help="size of the termination message (%(default)s)"
@@ -293,53 +295,11 @@ def _manifest(parser: argparse.ArgumentParser) -> None:
         "--file",
         action="append",
         required=True,
-        type=_not_empty,
+        type=not_empty,
         metavar="FILE",
         help="manifest with a LlamaDeployment and what it refers to; a folder, or - for standard input; repeatable",
     )
     parser.add_argument("--name", help="the LlamaDeployment to take when there are several")
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("is empty: name a file or a folder")
-    return text
-
-
-def _image(text: str) -> str:
-    if not text or text.split() != [text]:
-        raise argparse.ArgumentTypeError(f"is {text!r}: an image is needed, such as registry.example.com/slotune:1.0")
-    return text
-
-
-def _namespace(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(
-            f"is {text!r}: a namespace is needed, up to 63 small letters, digits and dashes"
-        )
-    return text
-
-
-def _object_name(text: str) -> str:
-    if len(text) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(f"is {text!r}: a name is needed, of small letters, digits, dashes and dots")
-    return text
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"is {text}: a whole number of at least 1 is needed")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"is {text}: a port from 1 to 65535 is needed")
-    return int(text)
-
-
-def _folder(text: str) -> Path:
-    return Path(_not_empty(text))
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
@@ -398,6 +358,34 @@ def _bench(args: argparse.Namespace) -> int:
         api_key_file=args.api_key_file,
         output=args.output,
     )
+
+
+def _diagnose(args: argparse.Namespace) -> int:
+    from slotune.commands.diagnose import Asked, diagnose
+
+    asked = Asked(
+        url=args.url,
+        log=args.log,
+        deployment=args.deployment,
+        namespace=args.namespace,
+        container=args.container,
+        context=args.context,
+        kubeconfig=args.kubeconfig,
+        probe=args.probe,
+        api_key_file=args.api_key_file,
+        nvidia_smi=args.nvidia_smi,
+        model=args.model,
+        files=tuple(args.file or ()),
+        name=args.name,
+        gpu_class=args.gpu_class,
+        bandwidth=args.bandwidth,
+        price_per_hour=args.price_per_hour,
+    )
+    if asked.deployment is None:
+        return diagnose(asked, args.output)
+    from slotune.commands.diagnose_deployment import diagnose_deployment
+
+    return diagnose_deployment(asked, args.output)
 
 
 def _validate(args: argparse.Namespace) -> int:

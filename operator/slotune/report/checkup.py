@@ -55,20 +55,19 @@ class Examined:
     symptoms: Symptoms
     checkup: Checkup
     sections: tuple[Section, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What could not be looked at, in words."""
 
 
-def checkup_text(examined: Sequence[Examined], *, width: int) -> Text:
-    """One block per server; no line is longer than ``width``."""
-    blocks = [Text("\n").join(_server(one, width)) for one in examined]
+def checkup_text(examined: Sequence[Examined], *, width: int, notes: Sequence[str] = ()) -> Text:
+    """One block per server, after what could not be looked at; no line is longer than ``width``."""
+    said = [labelled("Note", [said_in_public(note)], width=width, label_width=LABEL_WIDTH) for note in notes]
+    blocks = [*([Text("\n").join(said)] if said else []), *(Text("\n").join(_server(one, width)) for one in examined)]
     return Text("\n\n").join(blocks)
 
 
 def _server(one: Examined, width: int) -> list[Text]:
     checkup = one.checkup
     name = printable(one.symptoms.name)
-    seen = [" · ".join(_looked_at(one.symptoms)), *(f"note: {said_in_public(note)}" for note in one.notes)]
+    seen = [" · ".join(_looked_at(one.symptoms))]
     label_width = max(LABEL_WIDTH, min(len(name) + 2, width // 3))
     blocks = [labelled(_cut(name, label_width - 2), seen, width=width, label_width=label_width), Text()]
     blocks += [Text(line, "bold") for line in _wrapped(_headline(checkup), width)]

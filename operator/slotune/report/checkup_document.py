@@ -24,13 +24,16 @@ CHECKUP_SCHEMA = "slotune.dev/diagnosis/v1"
 """Changes when a reader of an older document would go wrong: a key renamed or removed, a unit changed."""
 
 
-def checkup_document(examined: Sequence[Examined], *, generated_at: str = "", version: str = "") -> dict[str, Any]:
+def checkup_document(
+    examined: Sequence[Examined], *, notes: Sequence[str] = (), generated_at: str = "", version: str = ""
+) -> dict[str, Any]:
     """JSON-safe and in a fixed order."""
     return {
         "schema": CHECKUP_SCHEMA,
         "generated_at": generated_at,
         "slotune_version": version,
         "healthy": all(one.checkup.is_healthy for one in examined),
+        "notes": [said_in_public(note) for note in notes],
         "servers": [_server(one) for one in examined],
     }
 
@@ -43,7 +46,6 @@ def _server(one: Examined) -> dict[str, Any]:
         "questions": len(checked),
         "questions_decided": sum(item.outcome is not Outcome.UNDECIDED for item in checked),
         "looked_at": _looked_at(one.symptoms),
-        "notes": [said_in_public(note) for note in one.notes],
         "findings": [_finding(finding) for finding in one.checkup.findings],
         "checklist": [_item(item) for item in checked],
         "sections": {section.key: dict(section.document) for section in one.sections},

@@ -1,0 +1,184 @@
+"""``slotune diagnose``: look at a server, its log or both, check it, and say what was found.
+
+The exit code is 0 whatever that is. A Deployment of a cluster is looked at by
+:mod:`slotune.commands.diagnose_deployment`, which needs a package that a laptop may not have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from slotune import __version__
+from slotune.commands.diagnose_helps import Helps, read_helps
+from slotune.commands.outcomes import ExitCode
+from slotune.commands.writing import print_document
+from slotune.diagnose.catalogue import ALL_RULES
+from slotune.diagnose.checkup import check_up
+from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
+from slotune.gathering.log_file import read_log
+from slotune.gathering.probe import ProbeError, probe_server
+from slotune.gathering.server import look_at
+from slotune.report.checkup import Examined, checkup_text
+from slotune.report.checkup_document import checkup_document
+from slotune.report.checkup_sections import sections_of
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["Asked", "Looked", "announce", "diagnose", "run_diagnosis"]
+
+MOST_NAMES = 5
+"""Servers of a log that an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was typed."""
+
+    url: str | None = None
+    log: str | None = None
+    deployment: str | None = None
+    namespace: str | None = None
+    container: str | None = None
+    context: str | None = None
+    kubeconfig: Path | None = None
+    probe: bool = False
+    api_key_file: Path | None = None
+    nvidia_smi: Path | None = None
+    model: Path | None = None
+    files: tuple[str, ...] = ()
+    name: str | None = None
+    gpu_class: str | None = None
+    bandwidth: str | None = None
+    price_per_hour: str | None = None
+
+    def check(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            InvalidInputError: the first thing that is wrong.
+        """
+        if self.deployment is not None:
+            other = "--url" if self.url is not None else "--log" if self.log is not None else None
+            if other is not None:
+                cure = "reads the logs of its pods, and asks them, by itself: leave it or --deployment out"
+                raise InvalidInputError(f"{other} beside --deployment", None, cure)
+        elif self.url is None and self.log is None:
+            cure = "say where to look: --url URL, --log FILE (- for standard input), or --deployment NAME"
+            raise InvalidInputError("diagnose", None, cure)
+        else:
+            for flag, value in (
+                ("--namespace", self.namespace),
+                ("--container", self.container),
+                ("--context", self.context),
+                ("--kubeconfig", self.kubeconfig),
+            ):
+                if value is not None:
+                    raise InvalidInputError(flag, value, "is of a cluster: give --deployment NAME with it")
+        if self.url is None and self.deployment is None:
+            if self.probe:
+                raise InvalidInputError("--probe", None, "a log can't be asked anything: give --url URL of its server")
+            if self.api_key_file is not None:
+                raise InvalidInputError("--api-key-file", self.api_key_file, "is for a server: give --url URL with it")
+        if self.log == "-" and "-" in self.files:
+            raise InvalidInputError("--file", "-", "standard input holds the log: name a file for the manifest")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What came of looking."""
+
+    servers: tuple[Symptoms, ...]
+    """At least one."""
+    notes: tuple[str, ...] = ()
+    """What could not be looked at."""
+    how_to_choose: str = ""
+    """How to look at one alone of several."""
+
+
+def diagnose(asked: Asked, output: str) -> int:
+    """Look at a running server, a log or both, and print what was found."""
+    return run_diagnosis(asked, output, _look)
+
+
+def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Looked]) -> int:
+    """Check what was typed, read the files beside it, look, judge, and print.
+
+    Raises:
+        InvalidInputError: something that was named can't be used.
+    """
+    asked.check()
+    try:
+        helps = read_helps(
+            nvidia_smi=asked.nvidia_smi,
+            model=asked.model,
+            api_key_file=asked.api_key_file,
+            files=asked.files,
+            name=asked.name,
+            gpu_class=asked.gpu_class,
+            bandwidth=asked.bandwidth,
+            price_per_hour=asked.price_per_hour,
+        )
+        looked = look(asked, helps)
+        if helps.device is not None and len(looked.servers) > 1:
+            cure = f"it is of one machine, and there are {len(looked.servers)} servers: {looked.how_to_choose}"
+            raise InvalidInputError("--nvidia-smi", asked.nvidia_smi, cure)
+        examined = [_examine(helps.added_to(symptoms)) for symptoms in looked.servers]
+        _print(examined, (*helps.notes, *looked.notes), output)
+    except KeyboardInterrupt:
+        sys.stderr.write("slotune: stopped; nothing was changed\n")
+        return ExitCode.INTERRUPTED
+    return ExitCode.FOUND
+
+
+def _look(asked: Asked, helps: Helps) -> Looked:
+    stories = () if asked.log is None else read_log(asked.log)
+    if asked.url is None:
+        servers = tuple(Symptoms(story.source, log=story) for story in stories)
+        return Looked(servers, how_to_choose="give the log of one")
+    if len(stories) > 1:
+        names = ", ".join(story.source for story in stories[:MOST_NAMES])
+        cure = f"it holds lines of {len(stories)} servers ({names}): give the log of the one at --url"
+        raise InvalidInputError("--log", asked.log, cure)
+    notes: list[str] = []
+    look, probe = uvloop.run(_ask(asked.url, helps.key, asked.probe, notes.append))
+    log = stories[0] if stories else None
+    return Looked((Symptoms(look.url, log=log, server=look, probe=probe),), tuple(notes))
+
+
+async def _ask(
+    url: str, key: str | None, probe: bool, note: Callable[[str], None]
+) -> tuple[ServerLook, ProbeFacts | None]:
+    look = await look_at(url, key)
+    if not probe:
+        return look, None
+    try:
+        return look, await probe_server(url, key, look, announce=announce)
+    except ProbeError as error:  # what the look found still stands
+        note(str(error))
+        return look, None
+
+
+def announce(line: str) -> None:
+    """Say it before it happens, where it does not get into what is printed."""
+    sys.stderr.write(f"slotune: {line}\n")
+    sys.stderr.flush()
+
+
+def _examine(symptoms: Symptoms) -> Examined:
+    return Examined(symptoms, check_up(symptoms, ALL_RULES), sections_of(symptoms))
+
+
+def _print(examined: Sequence[Examined], notes: Sequence[str], output: str) -> None:
+    if output == "table":
+        console = Console(highlight=False)
+        console.print(checkup_text(examined, width=console.width, notes=notes), soft_wrap=True)
+        return
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    document = checkup_document(examined, notes=notes, generated_at=now, version=__version__)
+    print_document(document, output, stream=sys.stdout)

@@ -1,0 +1,86 @@
+"""What there is to type behind ``slotune diagnose``: three ways to look at a server, and what helps to judge it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from slotune.commands.argument_types import namespace, not_empty, object_name
+
+__all__ = ["add_diagnose"]
+
+
+def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Add the command; whoever calls sets what it runs."""
+    diagnose = commands.add_parser(
+        "diagnose",
+        help="say why a server is slow, and what to change",
+        description="Look at a running llama-server, at its log, or at a Deployment of a cluster, and say where the "
+        "time goes: findings with their evidence, what explains most first, then the checklist of a slow prompt with "
+        "what could not be decided and what would decide it. Nothing is changed. The exit code is 0 whatever is found.",
+    )
+    _ways(diagnose)
+    diagnose.add_argument(
+        "--probe",
+        action="store_true",
+        help="also send a few short requests, one at a time, to a server of --url or --deployment; said before it is "
+        "done (without it, nothing but read-only pages is asked for)",
+    )
+    diagnose.add_argument(
+        "--api-key-file", type=Path, metavar="FILE", help="file that holds the server's API key, if it wants one"
+    )
+    _helps(diagnose)
+    diagnose.add_argument(
+        "-o", "--output", choices=("table", "json", "yaml"), default="table", help="what is printed (%(default)s)"
+    )
+    return diagnose
+
+
+def _ways(diagnose: argparse.ArgumentParser) -> None:
+    ways = diagnose.add_argument_group("where to look (--log and --url of one server go together)")
+    ways.add_argument("--url", metavar="URL", help="a running llama-server, e.g. http://127.0.0.1:8080")
+    ways.add_argument(
+        "--log",
+        type=not_empty,
+        metavar="FILE",
+        help="what llama-server logged, text or JSON lines; - for standard input: kubectl logs POD | slotune diagnose "
+        "--log -",
+    )
+    ways.add_argument(
+        "--deployment", type=object_name, metavar="NAME", help="a Deployment of a cluster: its pods, events, nodes, logs"
+    )
+    ways.add_argument(
+        "-n", "--namespace", type=namespace, metavar="NAME", help="of the Deployment (the context's, else default)"
+    )
+    ways.add_argument(
+        "--container", type=object_name, metavar="NAME", help="the container that is llama-server, where none is for certain"
+    )
+    ways.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
+    ways.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster (KUBECONFIG, else kubectl's own)"
+    )
+
+
+def _helps(diagnose: argparse.ArgumentParser) -> None:
+    helps = diagnose.add_argument_group("what helps to judge")
+    helps.add_argument(
+        "--nvidia-smi",
+        type=Path,
+        metavar="FILE",
+        help="output of `nvidia-smi -q`, `nvidia-smi` or a query as CSV, taken where the server computes",
+    )
+    helps.add_argument("--model", type=Path, metavar="FILE", help="the weights (GGUF): what a token has to read")
+    helps.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        type=not_empty,
+        metavar="FILE",
+        help="manifest with a LlamaDeployment: what is owed, and the GPUClass; repeatable",
+    )
+    helps.add_argument("--name", help="the LlamaDeployment to take when there are several")
+    helps.add_argument("--gpu-class", metavar="NAME", help="the GPUClass of the manifest that the server runs on")
+    helps.add_argument(
+        "--bandwidth", metavar="BYTES", help="memory bandwidth of the device in bytes a second, e.g. 300G"
+    )
+    helps.add_argument("--price-per-hour", metavar="PRICE", help="price of the device per hour, e.g. 0.80")

@@ -1,0 +1,30 @@
+"""``slotune diagnose --deployment``: the pods of a Deployment, each with its events, limits, node, log and server."""
+
+from __future__ import annotations
+
+from slotune.commands.diagnose import Asked, Looked, run_diagnosis
+from slotune.commands.diagnose_helps import Helps
+from slotune.gathering.cluster import look_at_deployment
+
+__all__ = ["diagnose_deployment"]
+
+
+def diagnose_deployment(asked: Asked, output: str) -> int:
+    """Look at every pod, and print what was found."""
+    return run_diagnosis(asked, output, _look)
+
+
+def _look(asked: Asked, helps: Helps) -> Looked:
+    assert asked.deployment is not None
+    notes: list[str] = []
+    servers = look_at_deployment(
+        asked.deployment,
+        asked.namespace,
+        kubeconfig=asked.kubeconfig,
+        context=asked.context,
+        container=asked.container,
+        api_key=helps.key,
+        tell=notes.append,
+    )
+    cure = "give the log of the pod on it: kubectl logs POD | slotune diagnose --log - --nvidia-smi FILE"
+    return Looked(servers, tuple(notes), cure)

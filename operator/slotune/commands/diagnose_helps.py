@@ -1,0 +1,151 @@
+"""What a person gives beside a server so that it can be judged: its device, its weights, what is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+from slotune.api.manifests import Manifests, load_manifests
+from slotune.api.quantities import QuantityError, parse_decimal, parse_quantity
+from slotune.api.v1alpha1 import GPUClass
+from slotune.diagnose.evidence import Evidence
+from slotune.diagnose.symptoms import GPUFacts, Symptoms
+from slotune.gathering.device_file import read_device_file
+from slotune.llama.gguf_facts import read_facts
+from slotune.llama.model_facts import ModelFacts
+from slotune.load.device_facts import DeviceFacts
+from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.reading import promise_of
+from slotune.verdict.promise import Promise
+
+__all__ = ["Helps", "read_helps", "read_key"]
+
+UNNAMED = "the device"
+"""What a device is called of which only numbers were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helps:
+    """None is what was not given."""
+
+    promise: Promise | None = None
+    gpu: GPUFacts | None = None
+    model: ModelFacts | None = None
+    device: DeviceFacts | None = None
+    device_evidence: tuple[Evidence, ...] = ()
+    key: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def added_to(self, symptoms: Symptoms) -> Symptoms:
+        """What a person gave counts before what was found."""
+        return replace(
+            symptoms,
+            promise=self.promise or symptoms.promise,
+            gpu=_joined(self.gpu, symptoms.gpu),
+            model=self.model or symptoms.model,
+            device=self.device or symptoms.device,
+            device_evidence=self.device_evidence or symptoms.device_evidence,
+        )
+
+
+def read_helps(
+    *,
+    nvidia_smi: Path | None,
+    model: Path | None,
+    api_key_file: Path | None,
+    files: Sequence[str],
+    name: str | None,
+    gpu_class: str | None,
+    bandwidth: str | None,
+    price_per_hour: str | None,
+) -> Helps:
+    """Read every file that was named.
+
+    Raises:
+        InvalidInputError: one of them can't be used, or a number is none.
+        InvalidManifest: the manifest is wrong.
+        UnreadableModelError: the weights can't be read.
+    """
+    width = None if bandwidth is None else _number("--bandwidth", bandwidth)
+    price = None if price_per_hour is None else _number("--price-per-hour", price_per_hour)
+    if not files and (name is not None or gpu_class is not None):
+        flag, value = ("--name", name) if name is not None else ("--gpu-class", gpu_class)
+        raise InvalidInputError(flag, value, "is looked up in a manifest: name its file with -f FILE")
+    manifests = load_manifests(files, name) if files else None
+    declared, notes = (None, ()) if manifests is None else _declared(manifests, gpu_class)
+    given = None
+    if width is not None or price is not None:
+        given = GPUFacts(
+            UNNAMED if declared is None else declared.name,
+            bandwidth_bytes_per_s=None if width is None else float(width),
+            price_per_hour=None if price is None else float(price),
+        )
+    device, evidence = (None, ()) if nvidia_smi is None else read_device_file(nvidia_smi)
+    return Helps(
+        promise=None if manifests is None else promise_of(manifests),
+        gpu=_joined(given, declared),
+        model=None if model is None else read_facts(model),
+        device=device,
+        device_evidence=evidence,
+        key=None if api_key_file is None else read_key(api_key_file),
+        notes=notes,
+    )
+
+
+def read_key(path: Path) -> str:
+    """The key in a file. Raises InvalidInputError."""
+    try:
+        key = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError("--api-key-file", path, "can't be read: name a text file with the key") from error
+    if not key:
+        raise InvalidInputError("--api-key-file", path, "is empty: write the key into it")
+    return key
+
+
+def _number(flag: str, text: str) -> Decimal:
+    """A number above 0. Raises InvalidInputError."""
+    cure = "a number above 0 is needed, such as " + ("300G" if flag == "--bandwidth" else "0.80")
+    try:
+        value = parse_quantity(text, flag) if flag == "--bandwidth" else parse_decimal(text, flag)
+    except QuantityError as error:
+        raise InvalidInputError(flag, text, cure) from error
+    if value <= 0:
+        raise InvalidInputError(flag, text, cure)
+    return value
+
+
+def _declared(manifests: Manifests, wanted: str | None) -> tuple[GPUFacts | None, tuple[str, ...]]:
+    """The GPUClass of the manifest; none, with a note, where nothing says which of several it is."""
+    classes = manifests.gpu_classes
+    if wanted is not None and wanted not in classes:
+        raise InvalidInputError("--gpu-class", wanted, f"the manifest has {', '.join(classes)}: name one of them")
+    if wanted is None and len(classes) > 1:
+        return None, (f"bandwidth and price are left out: say with --gpu-class which of {', '.join(classes)} it is",)
+    return _facts_of(classes[wanted or next(iter(classes))])
+
+
+def _facts_of(gpu_class: GPUClass) -> tuple[GPUFacts, tuple[str, ...]]:
+    spec = gpu_class.spec
+    bandwidth = spec.bandwidth_bytes_per_second
+    in_dollars = spec.currency == "USD"
+    facts = GPUFacts(
+        gpu_class.metadata.name,
+        bandwidth_bytes_per_s=None if bandwidth is None else float(bandwidth),
+        price_per_hour=float(spec.price) if in_dollars else None,
+    )
+    return facts, () if in_dollars else (f"costs are left out: the price of {facts.name} is in {spec.currency}",)
+
+
+def _joined(first: GPUFacts | None, second: GPUFacts | None) -> GPUFacts | None:
+    """``first``, with what it lacks from ``second``."""
+    if first is None or second is None:
+        return first or second
+    return GPUFacts(
+        second.name if first.name == UNNAMED else first.name,
+        first.bandwidth_bytes_per_s or second.bandwidth_bytes_per_s,
+        first.flops_per_s or second.flops_per_s,
+        first.price_per_hour or second.price_per_hour,
+    )

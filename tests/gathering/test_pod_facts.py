@@ -1,0 +1,289 @@
+"""What a diagnosis learns from a pod's and a node's objects: limits, ends, warnings, volumes, and never a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotune.api.kubernetes_types import PodTemplate
+from slotune.diagnose.evidence import LONGEST
+from slotune.diagnose.symptoms import PodFacts
+from slotune.gathering.claimed_gpus import claimed_gpus
+from slotune.gathering.command_words import HIDDEN, server_flags, shown_words
+from slotune.gathering.pod_facts import MOST_EVENTS, node_facts, pod_facts
+from slotune.tuning.pod_reading import PodReading, read_pod
+from tests.gathering.pods import container, container_status, crashed, event, node, pod
+
+SECRET = "sk-5ca1ab1e"  # a key of the tests' own
+
+
+def reading_of(own: dict[str, Any], config_maps: dict[str, dict[str, str]] | None = None) -> PodReading:
+    template = PodTemplate.from_manifest({"spec": {"containers": [own]}})
+    return read_pod(template, template.spec.containers[0], config_maps or {})
+
+
+def facts_of(own: dict[str, Any], **config_maps: dict[str, str]) -> PodFacts:
+    return pod_facts(pod("chat-5d4f-a", own), "llama", reading_of(own, config_maps))
+
+
+def flags_of(own: dict[str, Any]) -> tuple[str, ...]:
+    template = PodTemplate.from_manifest({"spec": {"containers": [own]}})
+    return server_flags(template.spec.containers[0], reading_of(own))
+
+
+def texts(facts: PodFacts) -> list[str]:
+    return [str(one) for one in facts.events]
+
+
+def test_limits_are_cores_and_bytes():
+    resources = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
+    facts = facts_of(container(resources=resources))
+    assert (facts.cpu_request, facts.cpu_limit, facts.memory_limit_bytes) == (0.5, 1.5, 2 << 30)
+
+
+def test_a_limit_of_the_whole_pod_counts_where_the_container_has_none():
+    limits = {"resources": {"limits": {"cpu": "3", "memory": "1G"}}}
+    own = container(resources={"limits": {"cpu": "2"}})
+    facts = pod_facts(pod("chat-5d4f-a", own, spec=limits), "llama")
+    assert (facts.cpu_limit, facts.memory_limit_bytes) == (2, 1_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        pytest.param({"nvidia.com/gpu": "2"}, 2, id="two devices"),
+        pytest.param({"nvidia.com/mig-1g.10gb": 1}, 1, id="a partition"),
+        pytest.param({"nvidia.com/gpumem": "4000"}, 1, id="a part of one's memory"),
+        pytest.param({"cpu": "2", "rdma/ib": "1"}, 0, id="none"),
+        pytest.param({"nvidia.com/gpu": "0"}, 0, id="none of them"),
+        pytest.param({"nvidia.com/gpu": "many"}, 0, id="no number"),
+    ],
+)
+def test_gpus_are_counted_in_devices(limits, want):
+    assert facts_of(container(resources={"limits": limits})).gpus == want
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param({"exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}, 2, id="of today"),
+        pytest.param({"deviceClassName": "gpu.nvidia.com"}, 1, id="as it was written before"),
+        pytest.param({"exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}, 1, id="all"),
+        pytest.param({"exactly": {"deviceClassName": "sriov-nic"}}, 0, id="a network"),
+        pytest.param(
+            {"firstAvailable": [{"deviceClassName": "gpu.a", "count": 1}, {"deviceClassName": "gpu.b", "count": 4}]},
+            4,
+            id="whatever is free",
+        ),
+    ],
+)
+def test_gpus_of_a_resource_claim_are_counted(request_, want):
+    own = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}}
+    assert claimed_gpus(own, {"one": {"spec": {"spec": {"devices": {"requests": [request_]}}}}}) == want
+    assert claimed_gpus(own, {}) == 0
+
+
+def test_the_last_end_is_the_one_before_a_restart():
+    status = container_status(restartCount=3, lastState=crashed(137, "OOMKilled"))
+    facts = pod_facts(pod(statuses=[status]), "llama")
+    assert (facts.restarts, facts.last_exit, facts.ready) == (3, ("OOMKilled", 137), True)
+
+
+def test_a_container_that_waits_to_be_started_again_says_so_first():
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
+    status = container_status(ready=False, restartCount=3, state=waiting, lastState=crashed())
+    unready = [{"type": "Ready", "status": "False"}]
+    facts = pod_facts(
+        pod(statuses=[status], conditions=unready), "llama", events=[event("BackOff", "Back-off restarting")]
+    )
+    assert facts.ready is False
+    assert texts(facts) == [
+        "pod  waiting: CrashLoopBackOff: back-off 40s restarting failed container",
+        "event  BackOff: Back-off restarting",
+    ]
+
+
+def test_a_pod_without_a_node_says_why():
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    facts = pod_facts(pod(statuses=[], phase="Pending", conditions=[unscheduled]), "llama")
+    assert texts(facts) == ["pod  not scheduled: Unschedulable: 0/3 nodes"]
+    assert facts.ready is None
+
+
+def test_warnings_come_newest_first_and_bounded():
+    many = [event("Unhealthy", f"probe {n}", f"2026-03-02T13:{n:02}:00Z") for n in range(MOST_EVENTS + 5)]
+    facts = pod_facts(pod(), "llama", events=[*many, event("Pulled", "fine", type="Normal")])
+    assert len(facts.events) == MOST_EVENTS
+    assert texts(facts)[0] == f"event  Unhealthy: probe {MOST_EVENTS + 4}"
+
+
+def test_what_was_said_of_a_start_that_went_well_is_over():
+    start = event("Unhealthy", "connection refused", "2026-03-02T12:00:50Z")
+    assert pod_facts(pod(), "llama", events=[start]).events == ()
+    restarted = pod(statuses=[container_status(restartCount=1, lastState=crashed())])
+    assert len(pod_facts(restarted, "llama", events=[start]).events) == 1
+
+
+def test_the_same_warning_counts_once_with_its_number():
+    twice = [event("Unhealthy", "503", count=4), event("Unhealthy", "503", "2026-03-02T14:00:00Z", count=2)]
+    assert texts(pod_facts(pod(), "llama", events=twice)) == ["event  Unhealthy × 6: 503"]
+
+
+def test_an_event_of_the_newer_kind_is_read_too():
+    newer = {"type": "Warning", "reason": "OOM", "note": "killed", "series": {"count": 3, "lastObservedTime": None}}
+    assert texts(pod_facts(pod(conditions=[]), "llama", events=[newer])) == ["event  OOM × 3: killed"]
+
+
+def test_a_long_message_is_cut_and_stands_on_one_line():
+    [found] = pod_facts(pod(), "llama", events=[event("Failed", "a\nb " * 400)]).events
+    assert len(found.text) == LONGEST
+    assert "\n" not in found.text
+
+
+VOLUMES = {
+    "share": {"nfs": {"server": "filer", "path": "/models"}},
+    "disk": {"hostPath": {"path": "/models"}},
+    "scratch": {"emptyDir": {}},
+    "tmpfs": {"emptyDir": {"medium": "Memory"}},
+    "driver": {"csi": {"driver": "efs.csi.aws.com"}},
+    "inside": {"image": {"reference": "models:1"}},
+    "claim": {"persistentVolumeClaim": {"claimName": "models"}},
+    "own": {"ephemeral": {"volumeClaimTemplate": {}}},
+    "token": {"projected": {"sources": []}},
+}
+
+
+def volumes_of(*names: str, **known: Any) -> dict[str, str]:
+    own = container(volumeMounts=[{"name": name, "mountPath": f"/{name}"} for name in names])
+    spec = {"volumes": [{"name": name} | VOLUMES[name] for name in names]}
+    return dict(pod_facts(pod("chat-5d4f-a", own, spec=spec), "llama", **known).volumes)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("share", "nfs"),
+        ("disk", "hostPath"),
+        ("scratch", "emptyDir"),
+        ("tmpfs", "emptyDir (memory)"),
+        ("driver", "csi efs.csi.aws.com"),
+        ("inside", "image"),
+        ("claim", "persistentVolumeClaim"),
+    ],
+)
+def test_a_mount_is_told_by_the_kind_of_its_volume(name, want):
+    assert volumes_of(name) == {f"/{name}": want}
+
+
+def test_a_claim_is_told_by_the_volume_behind_it_or_by_its_class():
+    claim = {"spec": {"volumeName": "pv-1", "storageClassName": "fast"}}
+    volume = {"spec": {"capacity": {"storage": "1Gi"}, "claimRef": {}, "nfs": {"server": "filer"}}}
+    assert volumes_of("claim", claims={"models": claim}) == {"/claim": "persistentVolumeClaim (class fast)"}
+    found = volumes_of("claim", claims={"models": claim}, volumes={"pv-1": volume})
+    assert found == {"/claim": "persistentVolumeClaim (nfs)"}
+
+
+def test_a_claim_that_a_pod_makes_itself_is_found_by_its_name():
+    claim = {"spec": {"volumeName": "pv-1"}}
+    volume = {"spec": {"csi": {"driver": "ebs.csi.aws.com"}}}
+    found = volumes_of("own", claims={"chat-5d4f-a-own": claim}, volumes={"pv-1": volume})
+    assert found == {"/own": "persistentVolumeClaim (csi ebs.csi.aws.com)"}
+
+
+def test_volumes_with_keys_are_no_storage():
+    assert volumes_of("token") == {}
+
+
+def test_a_node_is_its_cores_its_kind_and_its_pressures():
+    labels = {
+        "node.kubernetes.io/instance-type": "g6.xlarge",
+        "nvidia.com/gpu.product": "NVIDIA-L4",
+        "example.com/owner": "somebody",
+    }
+    conditions = [
+        {"type": "MemoryPressure", "status": "True"},
+        {"type": "DiskPressure", "status": "False"},
+        {"type": "Ready", "status": "True"},
+    ]
+    facts = node_facts(node(labels=labels, conditions=conditions))
+    assert (facts.name, facts.cores, facts.pressures) == ("node-1", 16, ("MemoryPressure",))
+    assert set(facts.labels) == {"node.kubernetes.io/instance-type", "nvidia.com/gpu.product"}
+
+
+def test_arguments_have_their_variables_filled_in():
+    env = [
+        {"name": "SLOTS", "value": "4"},
+        {"name": "SIZE", "valueFrom": {"configMapKeyRef": {"name": "chat", "key": "size"}}},
+    ]
+    own = container(command=["llama-server"], args=["-np", "$(SLOTS)", "-c", "$(SIZE)", "-a", "$(NOBODY)"], env=env)
+    facts = facts_of(own, chat={"size": "8192"})
+    assert facts.args == ("llama-server", "-np", "4", "-c", "8192", "-a", "$(NOBODY)")
+
+
+def test_variables_of_llama_cpp_are_kept_and_others_are_not():
+    env = [
+        {"name": "LLAMA_ARG_N_PARALLEL", "value": "4"},
+        {"name": "GGML_CUDA_NO_PINNED", "value": "1"},
+        {"name": "DATABASE_URL", "value": "postgres://"},
+        {"name": "LLAMA_ARG_CTX_SIZE", "valueFrom": {"secretKeyRef": {"name": "chat", "key": "size"}}},
+    ]
+    assert facts_of(container(env=env)).env == {"LLAMA_ARG_N_PARALLEL": "4", "GGML_CUDA_NO_PINNED": "1"}
+
+
+def test_a_key_is_named_and_never_shown():
+    env = [
+        {"name": "LLAMA_API_KEY", "value": SECRET},
+        {"name": "LLAMA_TOKEN", "valueFrom": {"secretKeyRef": {"name": "chat", "key": "token"}}},
+        {"name": "HF_TOKEN", "value": SECRET},
+    ]
+    own = container(args=["--api-key", SECRET, "-np", "2"], env=env)
+    facts = facts_of(own)
+    assert facts.args == ("--api-key", HIDDEN, "-np", "2")
+    assert facts.env == {"LLAMA_API_KEY": HIDDEN, "LLAMA_TOKEN": "(Secret chat)"}
+    assert flags_of(own) == ("--api-key", HIDDEN, "-np", "2")
+    assert SECRET not in repr(facts)
+
+
+@given(
+    st.sampled_from(["--api-key", "--api_key", "-hft", "--hf-token", "--auth-token", "--some-password"]),
+    st.lists(st.sampled_from(["-np", "4", "-c", "8192", "--metrics"]), max_size=4),
+    st.lists(st.sampled_from(["-b", "512", "--port", "8080"]), max_size=4),
+    st.sampled_from(["behind", "joined", "scripted"]),
+)
+def test_no_key_gets_out_wherever_it_stands(flag, before, after, how):
+    stated = {"behind": [flag, SECRET], "joined": [f"{flag}={SECRET}"], "scripted": [f"llama-server {flag} {SECRET}"]}
+    found = list(shown_words([*before, *stated[how], *after]))
+    assert SECRET not in " ".join(found)
+    assert found[: len(before)] == before
+    assert found[len(found) - len(after) :] == after
+
+
+def test_a_file_that_holds_a_key_is_no_key():
+    words = ["--api-key-file", "/keys/chat", "--ssl-key-file", "/keys/tls"]
+    assert list(shown_words(words)) == words
+
+
+def test_variables_that_are_flags_come_before_the_arguments_which_win():
+    env = [{"name": "LLAMA_ARG_CTX_SIZE", "value": "4096"}, {"name": "LLAMA_ARG_N_PARALLEL", "value": "8"}]
+    found = flags_of(container(args=["-np", "2"], env=env))
+    assert found[-2:] == ("-np", "2")
+    assert "4096" in found
+    assert "8" not in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sh", "-c", "exec llama-server -np 4"], ["/entrypoint.sh"], ["python3", "-m", "llama_cpp.server"]],
+    ids=" ".join,
+)
+def test_flags_are_not_known_where_something_else_starts_the_server(command):
+    assert flags_of(container(command=command, args=["-np", "4"])) == ()
+
+
+def test_an_object_that_says_nothing_is_no_error():
+    facts = pod_facts({"metadata": {"name": "a"}}, "llama")
+    assert facts == PodFacts("a")
+    assert node_facts({}).cores is None

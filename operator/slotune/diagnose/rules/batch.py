@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -79,4 +85,161 @@ PROMPT_ALONE_TOO_SLOW: Final = Entry(
 
 ENTRIES: Final = (PREFILL_IN_SMALL_PIECES, NEIGHBOURS_STALL, CONTENTION, PREFILL_BOUND, PROMPT_ALONE_TOO_SLOW)
 
-RULES: Final[tuple[Rule, ...]] = ()
+USUAL_PIECE: Final = 512
+"""llama-server's default of --ubatch-size: pieces of this size or more are nobody's mistake."""
+WORTH_SAVING: Final = 0.25
+"""Part of a prompt's time that larger pieces would save at best; a smaller one is within what machines differ."""
+FINER_STEP: Final = 512
+"""--batch-size that gives running answers a token four times as often as the default does."""
+LONG_PAUSE_S: Final = 1.0
+"""A reader notices when an answer stands still for a second."""
+HALVED: Final = 0.5
+"""The slowest tenth of answers at less than this part of the fastest tenth's speed was held up by something."""
+CROWDED: Final = 0.3
+"""Part of a prompt's time that goes to other prompts, from which trials call it contention."""
+
+_TIMINGS = re.compile(r"prompt eval time = +([\d.]+) ms / +(\d+) tokens")
+
+
+def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    ubatch, batch = settings.ubatch_size(symptoms), settings.batch_size(symptoms)
+    known = [one for one in (ubatch, batch) if one is not None and one.value > 0]
+    if not known:
+        return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+    piece = min(known, key=lambda one: one.value)
+    if piece.value >= USUAL_PIECE:
+        if len(known) < 2:
+            return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+        return Clear(f"prompts are read in pieces of {piece.value:,} tokens", (piece.evidence,))
+    prefill, decode = work.prefill_alone(symptoms), work.decode_alone(symptoms)
+    if prefill is None or decode is None:
+        return Undecided(f"--probe: pieces of {piece.value} tokens are small, and their speed says whether that costs")
+    piece_s, step_s = piece.value / prefill.value, 1 / decode.value
+    # A step of one token reads all the weights and computes next to nothing: what each piece would not need again.
+    saved = (1 - piece.value / USUAL_PIECE) * min(1.0, step_s / piece_s)
+    tokens = _prompt_tokens(symptoms)
+    evidence = (piece.evidence, prefill.evidence, decode.evidence)
+    if saved < WORTH_SAVING:
+        times = piece_s / step_s
+        return Clear(f"a piece of {piece.value} tokens takes as long as {times:.0f} steps of one: it is work, not weights", evidence)
+    if tokens is not None and tokens <= piece.value:
+        return Clear(f"prompts of {tokens:,.0f} tokens fit one piece of {piece.value}", evidence)
+    pieces = "" if tokens is None else f" {tokens:,.0f} tokens in about {tokens / piece.value:.0f} pieces:"
+    return Finding(
+        PREFILL_IN_SMALL_PIECES,
+        f"prompts are read in pieces of {piece.value} tokens:{pieces} each takes {1e3 * piece_s:.0f} ms, of which reading "
+        f"the weights is up to {1e3 * min(step_s, piece_s):.0f} ms",
+        evidence,
+        confidence=Confidence.LIKELY,
+        cost=Cost(ttft_share=saved),
+        first=f"raise --ubatch-size from {piece.value} to {USUAL_PIECE}, and --batch-size to at least the same",
+    )
+
+
+def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    requests = None if log is None else log.requests
+    if log is None or requests is None or requests.most_busy_slots is None:
+        return Undecided("a log of the server under load: --log FILE")
+    if requests.most_busy_slots < 2:
+        return Clear(f"no two of {requests.requests} requests ran at once")
+    slowest = _slowest_prompt(log)
+    if slowest is None:
+        return Undecided("a log of the server under load that has the timings of its prompts")
+    took_s, tokens = slowest
+    batch = settings.batch_size(symptoms)
+    step = tokens if batch is None else min(batch.value, tokens)
+    pause_s, finer_s = took_s * step / tokens, took_s * min(FINER_STEP, tokens) / tokens
+    spread = requests.decode_tokens_per_s
+    is_felt = spread is not None and spread[0] < HALVED * spread[2]
+    if pause_s < LONG_PAUSE_S:
+        return Clear(f"a step of the slowest prompt keeps others waiting for {pause_s:.2f} s", work.line_of(log))
+    if finer_s > HALVED * pause_s:
+        return Clear(f"the slowest prompt has {tokens:,} tokens: smaller steps would be no shorter", work.line_of(log))
+    if batch is None and not is_felt:
+        return Undecided(f"--batch-size: a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+    felt = "" if spread is None or not is_felt else (
+        f", and answers that run at {spread[2]:.0f} tok/s otherwise fall to {spread[0]:.0f}"
+    )
+    known = () if batch is None else (batch.evidence,)
+    slow = log.seen.get(Topic.SLOW_PROMPT)
+    return Finding(
+        NEIGHBOURS_STALL,
+        f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all other "
+        f"answers wait {pause_s:.1f} s{felt}",
+        (*work.line_of(log), *known, *(() if slow is None else (work.quoted(slow),))),
+        Severity.WARNING if is_felt else Severity.INFO,
+        Confidence.LIKELY if is_felt and batch is not None else Confidence.POSSIBLE,
+        Cost(speed_share=1 - spread[0] / spread[2]) if spread is not None and is_felt else Cost(),
+        f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
+    )
+
+
+def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    probe, log = symptoms.probe, symptoms.log
+    requests = None if log is None else log.requests
+    if probe is None or requests is None or requests.prefill_tokens_per_s is None or probe.prefill_tokens_per_s <= 0:
+        return Undecided("--probe, and a log of the server under load: --log FILE")
+    if not probe.was_idle:
+        return Undecided("--probe while nobody else uses the server")
+    usual, alone = requests.prefill_tokens_per_s[1], probe.prefill_tokens_per_s
+    share = 1 - usual / alone
+    evidence = (
+        Evidence(Source.LOG, f"median of {requests.requests} prompts: {usual:,.0f} tokens/s"),
+        Evidence(Source.PROBE, f"prompts alone: {alone:,.0f} tokens/s"),
+    )
+    if requests.most_busy_slots is not None and requests.most_busy_slots < 2:
+        return Clear("prompts have the server for themselves", evidence)
+    if share < CROWDED:
+        return Clear(f"prompts are read at {usual:,.0f} tokens/s, {alone:,.0f} alone", evidence)
+    promise = symptoms.promise
+    is_late = promise is not None and requests.prompt_ms / max(1, requests.requests) / 1e3 > promise.ttft_s
+    return Finding(
+        CONTENTION,
+        f"prompts are read at {usual:,.0f} tokens/s beside others and at {alone:,.0f} alone: {100 * share:.0f} % of their "
+        "time is other requests' work",
+        evidence,
+        Severity.WARNING if is_late else Severity.INFO,  # a server that is used well has some of this
+        Confidence.POSSIBLE,
+        Cost(ttft_share=share),
+    )
+
+
+def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    promise, prefill, tokens = symptoms.promise, work.prefill_alone(symptoms), _prompt_tokens(symptoms)
+    if promise is None:
+        return Clear("no time to the first token is owed")
+    if prefill is None or tokens is None:
+        return Undecided("a log of answered requests, better with --probe")
+    alone_s = tokens / prefill.value
+    if alone_s <= promise.ttft_s:
+        return Clear(f"{tokens:,.0f} tokens alone take {alone_s:.2f} s, {promise.ttft_s:g} s are owed", (prefill.evidence,))
+    return Finding(
+        PROMPT_ALONE_TOO_SLOW,
+        f"reading {tokens:,.0f} tokens alone takes {alone_s:.1f} s here ({prefill.value:,.0f} tokens/s), "
+        f"{promise.ttft_s:g} s are owed",
+        (prefill.evidence,),
+        confidence=Confidence.LIKELY,
+        cost=Cost(alone_s, 1.0),
+    )
+
+
+def _prompt_tokens(symptoms: Symptoms) -> float | None:
+    """Mean tokens that a prompt leaves to compute; None: no request was logged."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    return requests.prompt_tokens / requests.requests if requests is not None and requests.requests else None
+
+
+def _slowest_prompt(log: LogStory) -> tuple[float, int] | None:
+    """(Seconds, tokens computed) of the slowest prompt."""
+    example = None if log.requests is None else log.requests.example
+    match = None if example is None else _TIMINGS.search(example.text)
+    return (float(match[1]) / 1e3, int(match[2])) if match is not None and int(match[2]) > 0 else None
+
+
+RULES: Final = (
+    Rule(PREFILL_IN_SMALL_PIECES.id, Item.BATCH, _small_pieces),
+    Rule(NEIGHBOURS_STALL.id, Item.BATCH, _neighbours_stall),
+    Rule(CONTENTION.id, Item.BATCH, _contention),
+    Rule(PROMPT_ALONE_TOO_SLOW.id, Item.BATCH, _prompt_alone_too_slow),
+)

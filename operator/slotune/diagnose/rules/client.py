@@ -6,6 +6,10 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -49,4 +53,92 @@ KEEP_ALIVE_RECONNECTS: Final = Entry(
 
 ENTRIES: Final = (FEW_CONNECTIONS, PROXY_BUFFERS, KEEP_ALIVE_RECONNECTS)
 
-RULES: Final[tuple[Rule, ...]] = ()
+BACK_TO_BACK: Final = 0.5
+"""One slot's part of a log's time, start-up in it: people who read what they get leave it far below."""
+BESIDE: Final = 1.2
+"""Mean busy slots from which requests do run beside each other."""
+STREAM_S: Final = 0.2
+"""An answer that took the server less than this can't be told from one that came in one piece."""
+IN_ONE_PIECE: Final = 0.5
+"""Tokens that come in less than half of the time that making them took were held back."""
+FELT_S: Final = 0.1
+"""A new connection within a data centre takes a few milliseconds, over a continent this long."""
+LARGE_PART: Final = 0.2
+"""Part of a probe's time to the first token from which connecting is worth a change."""
+
+
+def _few_connections(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    count, log = settings.slots(symptoms), symptoms.log
+    if count is not None and count.value == 1:
+        return Clear("one slot takes one request at a time anyway", (count.evidence,))
+    server = symptoms.server
+    busy = None if server is None else work.busy_slots(server)
+    if busy is not None and busy.value >= BESIDE:
+        return Clear("requests run beside each other", (busy.evidence,))
+    requests = None if log is None else log.requests
+    if log is None or requests is None or requests.most_busy_slots is None or count is None:
+        return Undecided("a log of the server under load: --log FILE")
+    if requests.most_busy_slots > 1:
+        return Clear(f"up to {requests.most_busy_slots} requests ran at once")
+    share = work.pressed(log, 1)
+    if requests.requests < work.MANY_REQUESTS or share is None:
+        return Undecided("a longer log of the server under load, with time stamps")
+    if share < BACK_TO_BACK:
+        return Clear(f"requests come now and then: one runs {100 * share:.0f} % of the time")
+    seen = Evidence(Source.LOG, f"{requests.requests} requests in {log.seconds:.0f} s, never two at once")
+    return Finding(
+        FEW_CONNECTIONS,
+        f"{requests.requests} requests came one after the other, never two at once, though there are {count.value} slots: "
+        "if more than one user is served, they queue before the server",
+        (seen, count.evidence, *(() if busy is None else (busy.evidence,))),
+        Severity.INFO,  # a single user who does not pause looks the same
+        Confidence.POSSIBLE,
+    )
+
+
+def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    probe = symptoms.probe
+    if probe is None or probe.stream_s is None or probe.stream_made_s is None:
+        return Undecided("--probe, sent the way that users' requests go")
+    came = Evidence(Source.PROBE, f"from the first token to the last: {probe.stream_s:.2f} s as they came in")
+    made = Evidence(Source.PROBE, f"{probe.stream_made_s:.2f} s as the server made them")
+    if probe.stream_s >= IN_ONE_PIECE * probe.stream_made_s:
+        return Clear("tokens come in as they are made", (came, made))
+    if probe.stream_made_s < STREAM_S:
+        return Undecided("--probe of a longer answer: this one was over too soon to tell")
+    held_s = probe.stream_made_s - probe.stream_s
+    first_token_s = probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    return Finding(
+        PROXY_BUFFERS,
+        f"an answer that took the server {probe.stream_made_s:.2f} s came in within {probe.stream_s:.2f} s: its first tokens "
+        f"were held back for about {held_s:.2f} s",
+        (came, made),
+        confidence=Confidence.LIKELY,
+        cost=Cost(held_s, min(1.0, held_s / first_token_s)),
+    )
+
+
+def _reconnects(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    probe = symptoms.probe
+    if probe is None or probe.connect_s is None:
+        return Undecided("--probe, sent the way that users' requests go")
+    seen = Evidence(Source.PROBE, f"a new connection: {probe.connect_s:.3f} s")
+    first_token_s = probe.connect_s + probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    share = probe.connect_s / first_token_s
+    if probe.connect_s < FELT_S or share < LARGE_PART:
+        return Clear(f"a new connection takes {1e3 * probe.connect_s:.0f} ms", (seen,))
+    return Finding(
+        KEEP_ALIVE_RECONNECTS,
+        f"a new connection takes {probe.connect_s:.2f} s of the {first_token_s:.2f} s to the first token, and llama-server "
+        "closes each after 5 s of silence or 100 requests",
+        (seen,),
+        confidence=Confidence.LIKELY,
+        cost=Cost(probe.connect_s, share),
+    )
+
+
+RULES: Final = (
+    Rule(FEW_CONNECTIONS.id, Item.CLIENT, _few_connections),
+    Rule(PROXY_BUFFERS.id, Item.CLIENT, _proxy_buffers),
+    Rule(KEEP_ALIVE_RECONNECTS.id, Item.CLIENT, _reconnects),
+)

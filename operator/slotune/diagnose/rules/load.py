@@ -6,6 +6,11 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import work
+from slotune.diagnose.rules.waiting import BRIEF, Waiting, room_for_more, waiting
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -67,4 +72,128 @@ SPECULATION_DOES_NOT_PAY: Final = Entry(
 
 ENTRIES: Final = (SATURATED, ONE_USER_TOO_SLOW, BYTES_PER_STEP, SPECULATION_DOES_NOT_PAY)
 
-RULES: Final[tuple[Rule, ...]] = ()
+FEW_ACCEPTED: Final = 0.2
+"""Of guessed tokens: below one in five even a small draft model costs more steps than it saves."""
+OFTEN: Final = 0.3
+"""Guessed tokens per token of an answer; with fewer it hardly matters what becomes of them."""
+ENOUGH_GUESSED: Final = 200
+
+
+def _saturated(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    found = waiting(symptoms)
+    if not isinstance(found, Waiting):
+        return found
+    if found.busy < found.slots:
+        return Clear("requests wait though slots are idle", found.evidence)
+    room = room_for_more(symptoms)
+    if room is None:
+        return Undecided("what is owed to users: -f FILE with the LlamaDeployment, or --ttft and the speed")
+    if room[0]:
+        return Clear(f"there is speed to spare: {room[1]}", found.evidence)
+    speed = () if room[2] is None else (room[2],)
+    return Finding(
+        SATURATED,
+        f"{found.deferred[-1]} wait for {found.slots} busy slots, and there is no speed to spare: {room[1]}",
+        (*found.evidence, *speed),
+        Severity.WARNING if found.rounds >= BRIEF else Severity.INFO,
+        Confidence.LIKELY,
+        found.cost(symptoms),
+    )
+
+
+def _one_user_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    owed = _owed(symptoms)
+    if owed is None:
+        return Clear("no speed is owed to users")
+    probe = symptoms.probe
+    if probe is None or probe.decode_step_s <= 0 or not probe.was_idle:
+        return Undecided("--probe while nobody else uses the server")
+    alone = 1 / probe.decode_step_s
+    seen = Evidence(Source.PROBE, f"one request alone: {alone:.1f} tokens/s")
+    if alone >= owed:
+        return Clear(f"one user alone gets {alone:.0f} tok/s, {owed:g} are owed", (seen,))
+    return Finding(
+        ONE_USER_TOO_SLOW,
+        f"one user alone gets {alone:.1f} tok/s ({1e3 * probe.decode_step_s:.0f} ms a token), {owed:g} are owed",
+        (seen,),
+        cost=Cost(speed_share=1 - alone / owed),
+    )
+
+
+def _bytes_per_step(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    owed = _owed(symptoms)
+    if owed is None:
+        return Clear("no speed is owed to users")
+    speed, alone = work.user_speed(symptoms), work.decode_alone(symptoms)
+    if speed is None:
+        return Undecided("/metrics or a log of the server under load")
+    if speed.value >= owed:
+        return Clear(f"users get {speed.value:.0f} tok/s, {owed:g} are owed", (speed.evidence,))
+    if alone is None:
+        return Undecided("--probe: what one user alone gets")
+    if alone.value < owed:
+        return Clear("one user alone gets less than is owed too", (alone.evidence,))
+    return Finding(
+        BYTES_PER_STEP,
+        f"users get {speed.value:.0f} tok/s ({alone.value:.0f} alone), {owed:g} are owed",
+        (speed.evidence, alone.evidence),
+        confidence=Confidence.POSSIBLE,
+        cost=Cost(speed_share=1 - speed.value / alone.value),
+    )
+
+
+def _speculation(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    counted = _guesses(symptoms)
+    if counted is None:
+        return Undecided("/metrics or a log of the server under load")
+    drafted, accepted, predicted, seen = counted
+    if drafted == 0:
+        return Clear("no tokens are guessed", (seen,))
+    if predicted <= 0 or drafted < OFTEN * predicted:
+        return Clear(f"few tokens are guessed: {drafted:,.0f} for {predicted:,.0f} of answers", (seen,))
+    share = accepted / drafted
+    if share >= FEW_ACCEPTED:
+        return Clear(f"{100 * share:.0f} % of guessed tokens are accepted", (seen,))
+    if drafted < ENOUGH_GUESSED:
+        return Undecided("a longer log of the server under load")
+    if accepted >= FEW_ACCEPTED * predicted:
+        return Clear(f"{100 * accepted / predicted:.0f} % of the answers' tokens were guessed right", (seen,))
+    return Finding(
+        SPECULATION_DOES_NOT_PAY,
+        f"of {drafted:,.0f} guessed tokens {accepted:,.0f} were accepted ({100 * share:.0f} %): "
+        f"{100 * accepted / predicted:.0f} % of the answers' tokens, with {drafted / predicted:.1f} guesses computed for each",
+        (seen,),
+        confidence=Confidence.LIKELY,
+    )
+
+
+def _guesses(symptoms: Symptoms) -> tuple[float, float, float, Evidence] | None:
+    """(Guessed, accepted, all tokens of answers, where); None: nobody counted."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.drafted_tokens:
+        text = f"{requests.requests} answers: {requests.accepted_tokens:,} accepted / {requests.drafted_tokens:,} generated"
+        counted = requests.drafted_tokens, requests.accepted_tokens, requests.predicted_tokens
+        return *counted, Evidence(Source.LOG, text)
+    server = symptoms.server
+    names = ("spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total")
+    if server is not None and (drafted := work.total(server, names[0])) is not None:
+        accepted, predicted = work.total(server, names[1]) or 0.0, work.total(server, "tokens_predicted_total") or 0.0
+        if drafted or predicted:
+            return drafted, accepted, predicted, Evidence(
+                Source.METRICS, f"{names[0]} {drafted:,.0f}, {names[1]} {accepted:,.0f}"
+            )
+    if requests is not None and requests.requests:
+        return 0.0, 0.0, requests.predicted_tokens, Evidence(Source.LOG, f"{requests.requests} answers without a draft")
+    return None
+
+
+def _owed(symptoms: Symptoms) -> float | None:
+    return None if symptoms.promise is None else symptoms.promise.tokens_per_second_per_user
+
+
+RULES: Final = (
+    Rule(SATURATED.id, Item.LOAD, _saturated),
+    Rule(ONE_USER_TOO_SLOW.id, Item.LOAD, _one_user_too_slow),
+    Rule(BYTES_PER_STEP.id, Item.LOAD, _bytes_per_step),
+    Rule(SPECULATION_DOES_NOT_PAY.id, Item.LOAD, _speculation),
+)

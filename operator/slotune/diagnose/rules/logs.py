@@ -6,6 +6,12 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Finding, Undecided
+from slotune.diagnose.rules import settings
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.flag_settings import Setting
+from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -24,4 +30,50 @@ DEBUG_LOGGING: Final = Entry(
 
 ENTRIES: Final = (DEBUG_LOGGING,)
 
-RULES: Final[tuple[Rule, ...]] = ()
+DEBUG: Final = 5
+"""``-lv`` from which lines are written for every token."""
+
+
+def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    if log is not None and (log.count(Topic.DEBUG_LINE) or (log.verbosity or 0) >= DEBUG):
+        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),))
+    if log is not None and log.verbosity is not None:
+        return Clear(f"the log has no line that only -lv {DEBUG} would print")
+    verbose, level = settings.stated(symptoms, "-v"), _level(settings.stated(symptoms, "-lv"))
+    stated = settings.stated(symptoms, "-lv")
+    if verbose is not None:
+        return Finding(DEBUG_LOGGING, "all messages are printed", (settings.said(verbose),))
+    if stated is not None and level is not None:
+        if level >= DEBUG:
+            return Finding(DEBUG_LOGGING, f"messages are printed up to level {level}", (settings.said(stated),))
+        return Clear(f"messages are printed up to level {level}", (settings.said(stated),))
+    if stated is None and settings.has_defaults(symptoms):
+        return Clear("the log's verbosity is the default")
+    return Undecided(f"--log FILE, or {settings.ITS_ARGUMENTS}")
+
+
+def _said(log: LogStory) -> str:
+    debug = log.count(Topic.DEBUG_LINE)
+    share = f" of {log.lines:,}" if log.lines else ""
+    words = f"{debug:,}{share} lines are ones that only debugging prints" if debug else "the log is one of -lv 5 or more"
+    if log.requests is not None and log.requests.predicted_tokens and debug:
+        words += f", {debug / log.requests.predicted_tokens:.1f} for each token of an answer"
+    return words
+
+
+def _shown(log: LogStory) -> Evidence:
+    """Where the first of them stands; never the line itself, which may hold a prompt."""
+    seen = log.seen.get(Topic.DEBUG_LINE)
+    if seen is None:
+        return Evidence(Source.LOG, f"verbosity {log.verbosity}")
+    return Evidence(Source.LOG, f"{seen.count:,} lines at debug level", seen.first.number)
+
+
+def _level(setting: Setting | None) -> int | None:
+    if setting is None or not setting.values:
+        return None
+    return int(setting.values[0]) if setting.values[0].isdecimal() else None
+
+
+RULES: Final = (Rule(DEBUG_LOGGING.id, Item.LOGGING, _debug),)

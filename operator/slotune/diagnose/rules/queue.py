@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.waiting import BRIEF, Waiting, room_for_more, waiting
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.server_answers import Slot
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -81,4 +90,205 @@ STATIC_BATCH: Final = Entry(
 
 ENTRIES: Final = (TOO_FEW_SLOTS, SLOTS_IDLE_WHILE_QUEUEING, UNFAIR_SLOTS, SCATTERED_SLOTS, STATIC_BATCH)
 
-RULES: Final[tuple[Rule, ...]] = ()
+HALF_IDLE: Final = 0.75
+"""Slots are many for the requests when less than this part of them works, as trials count it."""
+TWICE: Final = 1.5
+"""From so many readings of the weights a step on, slots that share one would be faster."""
+FAR_SLOWER: Final = 0.7
+"""On a GPU a few requests in one step cost about what one does; less than this part of that speed has a cause."""
+PRESSED: Final = 0.8
+"""Slots that are at work for this part of a log's time leave newcomers waiting, unless clients wait for each other."""
+
+
+def _too_few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    found = waiting(symptoms)
+    if isinstance(found, Undecided):
+        return _by_log(symptoms, found)
+    if isinstance(found, Clear):
+        return found
+    if found.busy < found.slots:
+        return Clear("requests wait, but not for want of slots", found.evidence)
+    room = room_for_more(symptoms)
+    if room is not None and not room[0]:
+        return Clear(f"more slots would not help: {room[1]}", found.evidence)
+    told = "whether speed is left for more slots can't be told without what is owed" if room is None else room[1]
+    measured = () if room is None or room[2] is None else (room[2],)
+    return Finding(
+        TOO_FEW_SLOTS,
+        f"{_counted(found.deferred[-1], 'request')} for {_slots(found.slots)}, all busy; {told}",
+        (*found.evidence, *measured),
+        Severity.WARNING if found.rounds >= BRIEF else Severity.INFO,
+        Confidence.POSSIBLE if room is None else Confidence.LIKELY,
+        found.cost(symptoms),
+        f"raise --parallel from {found.slots} to {found.slots + max(found.deferred)}, and --ctx-size with it",
+    )
+
+
+def _by_log(symptoms: Symptoms, unseen: Undecided) -> Finding | Clear | Undecided:
+    """What a log says about waiting: that nobody could have waited, or that somebody may have."""
+    log, count = symptoms.log, settings.slots(symptoms)
+    requests = None if log is None else log.requests
+    if log is None or requests is None or requests.most_busy_slots is None or count is None:
+        return unseen
+    most = requests.most_busy_slots
+    seen = Evidence(Source.LOG, f"at most {most} of {_slots(count.value)} at work in {requests.requests} requests")
+    if most < count.value:
+        return Clear(f"a slot was always free: at most {most} of {count.value} were at work", (seen,))
+    share = work.pressed(log, count.value)
+    if share is None or share < PRESSED or requests.requests < work.MANY_REQUESTS:
+        return unseen
+    return Finding(
+        TOO_FEW_SLOTS,
+        f"{_slots(count.value)} at work {100 * min(share, 1):.0f} % of the time: who comes meanwhile waits, which a log "
+        "does not show",
+        (seen,),
+        Severity.INFO,
+        Confidence.POSSIBLE,
+    )
+
+
+def _idle_while_queueing(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    found = waiting(symptoms)
+    if not isinstance(found, Waiting):
+        return found
+    if found.busy >= found.slots:
+        return Clear("no slot is idle while requests wait", found.evidence)
+    if len(found.deferred) < 2:
+        return Undecided("a second look: a slot may just have become free")
+    return Finding(
+        SLOTS_IDLE_WHILE_QUEUEING,
+        f"{_counted(found.deferred[-1], 'request')} though only {found.busy} of {_slots(found.slots)} are busy",
+        found.evidence,
+        confidence=Confidence.LIKELY,
+        cost=found.cost(symptoms),
+    )
+
+
+def _unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    slots = None if symptoms.server is None else symptoms.server.slots
+    if slots is None:
+        return Undecided("/slots of the busy server: --url")
+    if len(slots) < 2:
+        return Clear("one slot has nobody to be unfair to")
+    reading = [
+        slot
+        for slot in sorted(slots, key=lambda one: one.id)
+        if slot.processing and not slot.decoded and slot.task is not None and slot.prompt_tokens_processed is not None
+    ]
+    for place, low in enumerate(reading):
+        for high in reading[place + 1 :]:
+            if low.prompt_tokens_processed and not high.prompt_tokens_processed and (low.task or 0) > (high.task or 0):
+                return Finding(
+                    UNFAIR_SLOTS,
+                    f"slot {low.id} has read {low.prompt_tokens_processed:,} tokens of a prompt that came after the one "
+                    f"in slot {high.id}, of which none is read yet",
+                    (
+                        Evidence(Source.SLOTS, f"id {low.id}: id_task {low.task}, {low.prompt_tokens_processed} read"),
+                        Evidence(Source.SLOTS, f"id {high.id}: id_task {high.task}, 0 read"),
+                    ),
+                    Severity.INFO,  # one moment; a prompt behind others is read after all
+                    Confidence.POSSIBLE,
+                )
+    if len(reading) < 2:
+        return Undecided("a look at /slots while several prompts are read at once")
+    return Clear(f"{len(reading)} prompts are read at once, none before an earlier one")
+
+
+def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    unified, count, server = settings.is_unified(symptoms), settings.slots(symptoms), symptoms.server
+    if count is not None and count.value <= 2:
+        return Clear(f"{_slots(count.value)} can't lie scattered")
+    if unified:
+        return Clear("the slots share one KV cache")
+    if unified is None or count is None:
+        return Undecided(f"the log's start, which says whether the slots share a cache, or {settings.ITS_ARGUMENTS}")
+    busy = None if server is None else work.busy_slots(server)
+    if server is None or busy is None:
+        return Undecided("/metrics of the busy server (--url; start it with --metrics)")
+    if not TWICE <= busy.value < HALF_IDLE * count.value:
+        return Clear(f"{busy.value:.1f} of {count.value} slots work in a step: hardly any lie scattered", (busy.evidence,))
+    # Runs of neighbours among m busy of N slots placed at random: m(N-m+1)/N; at this moment they can be counted.
+    runs = _runs(server.slots) or busy.value * (count.value - busy.value + 1) / count.value
+    if runs < TWICE:
+        return Clear(f"busy slots lie together: about {runs:.1f} readings of the weights a step", (busy.evidence,))
+    speed, alone, owed = work.user_speed(symptoms), work.decode_alone(symptoms), _owed(symptoms)
+    is_broken = speed is not None and owed is not None and speed.value < owed
+    # A CPU is slower with every request in a step, however they lie; only a GPU's loss must have this cause.
+    is_slow = speed is not None and alone is not None and speed.value < FAR_SLOWER * alone.value and _on_gpu(symptoms)
+    numbers = tuple(one.evidence for one in (speed, alone) if one is not None)
+    return Finding(
+        SCATTERED_SLOTS,
+        f"{busy.value:.1f} of {count.value} slots busy, each with a cache of its own: the weights are read about "
+        f"{runs:.1f} times a step" + ("" if speed is None else f", {speed.value:.0f} tok/s per user"),
+        (busy.evidence, count.evidence, *numbers),
+        Severity.WARNING if is_broken or is_slow else Severity.INFO,
+        Confidence.LIKELY if is_slow else Confidence.POSSIBLE,
+        Cost(speed_share=1 - 1 / runs),
+        f"try --kv-unified, or lower --parallel from {count.value} to about {max(1, math.ceil(busy.value))}",
+    )
+
+
+def _static_batch(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    count = settings.slots(symptoms)
+    setting = settings.stated(symptoms, "-cb")
+    if setting is None or setting.on:
+        if setting is not None or settings.has_defaults(symptoms):
+            return Clear("continuous batching is on")
+        return Undecided(settings.ITS_ARGUMENTS)
+    if count is not None and count.value == 1:
+        return Clear("continuous batching is off, which makes no difference to one slot")
+    together = _most_at_once(symptoms)
+    return Finding(
+        STATIC_BATCH,
+        "continuous batching is off: a request that comes while others run waits until all of them are done"
+        + ("" if together is None else f", and up to {together} are in flight here"),
+        (settings.said(setting),),
+        Severity.WARNING if together is not None and together > 1 else Severity.INFO,
+    )
+
+
+def _most_at_once(symptoms: Symptoms) -> int | None:
+    """Most requests that were seen in flight at one moment."""
+    seen = []
+    if symptoms.log is not None and symptoms.log.requests is not None:
+        seen.append(symptoms.log.requests.most_busy_slots)
+    if symptoms.server is not None:
+        for look in (symptoms.server.metrics, symptoms.server.metrics_later):
+            if look is not None and look.processing is not None:
+                seen.append(look.processing + (look.deferred or 0))
+    return max((one for one in seen if one is not None), default=None)
+
+
+def _runs(slots: Sequence[Slot] | None) -> int:
+    """Groups of neighbouring slots that are at work; 0: not enough of them to tell."""
+    busy = sorted(slot.id for slot in slots or () if slot.processing)
+    if len(busy) < 2:
+        return 0
+    return 1 + sum(after - before > 1 for before, after in itertools.pairwise(busy))
+
+
+def _owed(symptoms: Symptoms) -> float | None:
+    return None if symptoms.promise is None else symptoms.promise.tokens_per_second_per_user
+
+
+def _on_gpu(symptoms: Symptoms) -> bool:
+    if symptoms.log is not None and symptoms.log.facts.model_buffers:
+        return symptoms.log.facts.on_gpu
+    return symptoms.device is not None or (symptoms.pod is not None and symptoms.pod.gpus > 0)
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun} waits" if count == 1 else f"{count} {noun}s wait"
+
+
+RULES: Final = (
+    Rule(TOO_FEW_SLOTS.id, Item.QUEUE, _too_few_slots),
+    Rule(SLOTS_IDLE_WHILE_QUEUEING.id, Item.QUEUE, _idle_while_queueing),
+    Rule(UNFAIR_SLOTS.id, Item.QUEUE, _unfair),
+    Rule(SCATTERED_SLOTS.id, Item.QUEUE, _scattered),
+    Rule(STATIC_BATCH.id, Item.QUEUE, _static_batch),
+)

@@ -1,12 +1,218 @@
-"""A shared prefix should be computed once: what shows that it was computed again, and what keeping it costs."""
+"""A shared prefix should be computed once: what shows that it was computed again, and what keeping it costs.
+
+That little came from the cache is no fault by itself: prompts may share nothing, and a server can't know. Only what
+shows that something was there to reuse (a slot picked for what it holds, a prompt sent twice) makes it one.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
-from slotune.diagnose.rules.reuse_causes import ENTRIES
+from slotune.diagnose.entry import Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import reuse_host_cache, reuse_slots, settings, work
+from slotune.diagnose.rules.reuse_causes import (
+    CACHE_REUSE_UNSUPPORTED,
+    ENTRIES,
+    PROMPT_CACHE_OFF,
+    PROMPT_COMPUTED_AGAIN,
+    SLIDING_WINDOW,
+    TEMPLATE_CHANGES_PREFIX,
+)
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
-RULES: Final[tuple[Rule, ...]] = ()
+HARDLY: Final = 0.05
+"""Less of the prompt tokens than this comes from a chat template that all prompts share."""
+MOSTLY: Final = 0.5
+"""A cache that serves more than half of a prompt works."""
+LONG_PROMPT: Final = 64
+"""Tokens. What a shorter prompt could save is not worth a word."""
+ENOUGH_TOKENS: Final = 2000
+"""Prompt tokens of which a share is told where the number of requests is not known."""
+OFTEN: Final = 0.1
+"""A tenth of all requests; less is an event and no habit."""
+TRACE: Final = 4
+"""``-lv`` that prints what becomes of a prompt's cache."""
+HOURLY_S: Final = 3600.0
+"""A prompt's beginning that changes at least this often is read again all day; a date is not."""
+
+A_TRACE: Final = "a log with -lv 4 of the server under load"
+
+
+def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    if _is_off(symptoms) is True:
+        return Clear(f"the prompt cache is off: see {PROMPT_CACHE_OFF.id}")
+    probed = _probed(symptoms)
+    if isinstance(probed, Finding):
+        return probed
+    known = work.cached_share(symptoms)
+    log = symptoms.log
+    picked = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
+    if log is not None and known is not None and picked >= 3 and known[0] < HARDLY:
+        if log.count(Topic.FULL_REPROCESSING):
+            return Clear(f"prompts are read again for another reason: see {SLIDING_WINDOW.id}", (known[2],))
+        return Finding(
+            PROMPT_COMPUTED_AGAIN,
+            f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens came "
+            "from the cache",
+            (known[2], work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
+            confidence=Confidence.LIKELY if (log.verbosity or 0) >= TRACE else Confidence.POSSIBLE,
+        )
+    if known is not None and known[0] >= MOSTLY:
+        return Clear(f"{100 * known[0]:.0f} % of prompt tokens came from the cache", (known[2],))
+    if known is not None and known[0] < HARDLY and _are_long(symptoms, known[1]):
+        return Finding(
+            PROMPT_COMPUTED_AGAIN,
+            f"{100 * known[0]:.0f} % of {known[1]:,} prompt tokens came from the cache: if your prompts begin alike, "
+            "something near their beginning changes each time",
+            (known[2],),
+            Severity.INFO,
+            Confidence.POSSIBLE,
+        )
+    if isinstance(probed, Clear):
+        return probed
+    return Undecided("--probe: it sends one prompt twice")
+
+
+def _probed(symptoms: Symptoms) -> Finding | Clear | None:
+    probe = symptoms.probe
+    if probe is None or probe.cached_tokens_again is None or probe.prompt_tokens < LONG_PROMPT:
+        return None
+    again, tokens = probe.cached_tokens_again, probe.prompt_tokens
+    seen = Evidence(Source.PROBE, f"a prompt of {tokens:,} tokens sent twice: {again:,} cached the second time")
+    if again >= MOSTLY * tokens:
+        return Clear(f"a prompt that was sent twice came from the cache: {again:,} of {tokens:,} tokens", (seen,))
+    if not probe.was_idle:
+        return None  # somebody else's prompt may have taken the slot in between
+    if symptoms.log is not None and symptoms.log.count(Topic.FULL_REPROCESSING):
+        return Clear(f"prompts are read again for another reason: see {SLIDING_WINDOW.id}", (seen,))
+    return Finding(
+        PROMPT_COMPUTED_AGAIN,
+        f"of a prompt of {tokens:,} tokens that was sent twice, {again:,} came from the cache the second time",
+        (seen,),
+        cost=Cost(_seconds(tokens - again, symptoms), 1 - again / tokens),
+    )
+
+
+def _cache_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    known = work.cached_share(symptoms)
+    is_off = _is_off(symptoms)
+    if is_off is None and known is not None and known[0] > 0:
+        return Clear("prompts do come from the cache", (known[2],))
+    if is_off is None:
+        probed = _probed(symptoms)
+        return probed if isinstance(probed, Clear) else Undecided(f"--probe, or {settings.ITS_ARGUMENTS}")
+    if not is_off:
+        return Clear("the prompt cache is on")
+    evidence = _what_turns_it_off(symptoms)
+    log = symptoms.log
+    shared = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
+    if log is not None and shared >= 3:
+        evidence = (*evidence, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY]))
+        words = f"the prompt cache is off, and {shared} requests got a slot that holds their beginning"
+        return Finding(PROMPT_CACHE_OFF, words, evidence)
+    words = "the prompt cache is off; whether prompts share a beginning does not show here"
+    return Finding(PROMPT_CACHE_OFF, words, evidence, Severity.INFO)
+
+
+def _is_off(symptoms: Symptoms) -> bool | None:
+    """Whether the prompt cache is switched off; None: nobody said."""
+    setting = settings.stated(symptoms, "--cache-prompt")
+    asked = None if symptoms.server is None else symptoms.server.sampling.get("cache_prompt")
+    if asked is False:
+        return True
+    if setting is not None:
+        return not setting.on
+    return False if asked is True or settings.has_defaults(symptoms) else None
+
+
+def _what_turns_it_off(symptoms: Symptoms) -> tuple[Evidence, ...]:
+    setting = settings.stated(symptoms, "--cache-prompt")
+    if setting is not None and not setting.on:
+        return (settings.said(setting),)
+    source = None if symptoms.server is None else symptoms.server.sampling_source
+    return (Evidence(Source.SLOTS if source is None else source.source, "cache_prompt false"),)
+
+
+def _window(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, model = symptoms.log, symptoms.model
+    count = 0 if log is None else log.count(Topic.FULL_REPROCESSING)
+    if log is None or not count:
+        if model is not None and all(layer.window is None and not layer.state_bytes for layer in model.layers):
+            return Clear("the model's layers remember the whole context")
+        if log is not None and log.requests is not None and (log.verbosity or 0) >= TRACE:
+            return Clear(f"none of {log.requests.requests} prompts had to be read from the start")
+        return Undecided(f"{A_TRACE}, or --model FILE")
+    requests = max(count, 0 if log.requests is None else log.requests.requests)
+    share = count / requests
+    return Finding(
+        SLIDING_WINDOW,
+        f"{count} of {requests} prompts were read from the start, because the model had forgotten their beginning",
+        (work.quoted(log.seen[Topic.FULL_REPROCESSING]), *work.line_of(log)),
+        Severity.WARNING if share >= OFTEN and count >= 3 else Severity.INFO,
+        # How much of them was in the slot is not said: at most these requests lost all their prefill.
+        cost=Cost(ttft_share=share),
+    )
+
+
+def _unsupported(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    seen = None if log is None else log.seen.get(Topic.CACHE_REUSE_UNSUPPORTED)
+    if seen is not None:
+        words = "--cache-reuse has no effect here: the server switched it off"
+        return Finding(CACHE_REUSE_UNSUPPORTED, words, (work.quoted(seen),), Severity.INFO)
+    asked = settings.number(symptoms, "--cache-reuse", 0)
+    if asked is not None and asked.value <= 0:
+        return Clear("--cache-reuse is not asked for")
+    if log is not None and log.starts and (log.verbosity or 0) >= 2:
+        return Clear("the server did not switch --cache-reuse off")
+    return Undecided(f"a log that holds the start, or {settings.ITS_ARGUMENTS}")
+
+
+def _template(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    props = None if symptoms.server is None else symptoms.server.props
+    template = None if props is None else props.template
+    if template is None:
+        return Undecided("--url: /props shows the chat template")
+    every_s = template.changes_every_s
+    seen = Evidence(Source.PROPS, f"chat_template: {template.sentence}")
+    if every_s is not None and every_s <= HOURLY_S:
+        return Finding(
+            TEMPLATE_CHANGES_PREFIX,
+            f"the chat template writes the time: prompts begin differently after {every_s:,.0f} s, and all of them are read "
+            "again",
+            (seen,),
+            confidence=Confidence.LIKELY,
+        )
+    if template.clock and every_s is None:
+        return Undecided("what time the chat template writes: slotune trial compares two turns")
+    return Clear("the chat template writes no time that changes within the hour", (seen,))
+
+
+def _are_long(symptoms: Symptoms, tokens: int) -> bool:
+    """Whether so many prompts of such a length came that a share of them says something."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.cached_tokens is not None:
+        return requests.requests >= work.MANY_REQUESTS and tokens >= LONG_PROMPT * requests.requests
+    return tokens >= ENOUGH_TOKENS
+
+
+def _seconds(tokens: int, symptoms: Symptoms) -> float | None:
+    speed = work.prefill_alone(symptoms)
+    return None if speed is None else tokens / speed.value
+
+
+RULES: Final = (
+    Rule(PROMPT_COMPUTED_AGAIN.id, Item.REUSE, _computed_again),
+    Rule(PROMPT_CACHE_OFF.id, Item.REUSE, _cache_off),
+    Rule(SLIDING_WINDOW.id, Item.REUSE, _window),
+    Rule(CACHE_REUSE_UNSUPPORTED.id, Item.REUSE, _unsupported),
+    Rule(TEMPLATE_CHANGES_PREFIX.id, Item.REUSE, _template),
+    *reuse_slots.RULES,
+    *reuse_host_cache.RULES,
+)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -25,4 +30,110 @@ EXPENSIVE_SAMPLING: Final = Entry(
 
 ENTRIES: Final = (EXPENSIVE_SAMPLING,)
 
-RULES: Final[tuple[Rule, ...]] = ()
+FELT: Final = 0.05
+"""Part of a token's time from which a sampler is felt; below it machines differ by more."""
+ROUNDED: Final = 1e-4
+"""Parameters are single-precision numbers: 1.1 comes back as 1.100000023841858."""
+PENALTY_S: Final = 8e-9
+"""Seconds per token of the vocabulary that penalties take: TO BE MEASURED."""
+
+_PENALTIES: Final[Mapping[str, float]] = {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""Parameter to the value that does nothing, which is llama.cpp's default."""
+_PER_TOKEN: Final[Mapping[str, float]] = {"dry_multiplier": 0.0, "mirostat": 0.0, "xtc_probability": 0.0, "n_probs": 0.0}
+_TEXTS: Final = ("grammar", "json_schema")
+_FLAGS: Final[Mapping[str, str]] = {
+    "--repeat-penalty": "repeat_penalty",
+    "--presence-penalty": "presence_penalty",
+    "--frequency-penalty": "frequency_penalty",
+    "--dry-multiplier": "dry_multiplier",
+    "--mirostat": "mirostat",
+    "--xtc-probability": "xtc_probability",
+}
+_FLAGS_OF_TEXTS: Final = ("--grammar", "--grammar-file", "-j", "-jf")
+
+
+def _expensive(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    server = symptoms.server
+    params: Mapping[str, object] = {} if server is None else server.sampling
+    asked = server is not None and server.request_params_seen
+    found = _costly(params)
+    evidence: tuple[Evidence, ...] = ()
+    if found and server is not None:
+        where = server.sampling_source
+        source = where.source if where is not None else Source.SLOTS if asked else Source.PROPS
+        evidence = tuple(Evidence(source, one) for one in found)
+    elif not asked:
+        found, evidence = _stated(symptoms)
+    if not found:
+        if not asked:
+            return Undecided("--url while requests run: /slots shows what they ask for")
+        return Clear("requests ask for no sampler that costs time")
+    whose = "requests run with" if asked else "unless a request says otherwise it runs with"
+    words = f"{whose} {', '.join(found)}"
+    cost = _cost(symptoms, found)
+    if cost is not None:
+        words += f": about {100 * cost:.0f} % of the time of a token"
+    return Finding(
+        EXPENSIVE_SAMPLING,
+        words,
+        evidence,
+        Severity.WARNING if cost is not None and cost >= FELT else Severity.INFO,
+        Confidence.LIKELY if asked else Confidence.POSSIBLE,
+        Cost(speed_share=cost),
+    )
+
+
+def _costly(params: Mapping[str, object]) -> tuple[str, ...]:
+    """``repeat_penalty 1.3``: what costs time, in words that hold no text of a user."""
+    chain = params.get("samplers")
+    named = chain if isinstance(chain, list | tuple) else None
+    penalize = (named is None or "penalties" in named) and params.get("repeat_last_n") != 0
+    found = []
+    for names, counts in ((_PENALTIES, penalize), (_PER_TOKEN, True)):
+        for name, neutral in names.items():
+            value = params.get(name)
+            if counts and isinstance(value, int | float) and abs(value - neutral) > ROUNDED:
+                found.append(f"{name} {round(value, 3):g}")
+    for name in _TEXTS:
+        size = params.get(name)
+        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+            found.append(f"a {name.replace('_', ' ')} of {size:,} characters")
+        elif isinstance(size, str) and size:
+            found.append(f"a {name.replace('_', ' ')}")
+    return tuple(found)
+
+
+def _stated(symptoms: Symptoms) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
+    """The same, where only the arguments are known."""
+    params: dict[str, object] = {}
+    evidence = []
+    for flag, name in _FLAGS.items():
+        setting = settings.stated(symptoms, flag)
+        value = None if setting is None or not setting.values else _number(setting.values[0])
+        if setting is not None and value is not None and _costly({name: value}):
+            params[name] = value
+            evidence.append(settings.said(setting))
+    for flag in _FLAGS_OF_TEXTS:
+        if settings.stated(symptoms, flag) is not None:
+            params["grammar"] = flag
+            evidence.append(Evidence(Source.FLAGS, flag))  # its value may hold a user's text
+    return _costly(params), tuple(evidence)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _cost(symptoms: Symptoms, found: tuple[str, ...]) -> float | None:
+    """Part of a token's time that penalties take; None where that can't be counted."""
+    model = None if symptoms.server is None else symptoms.server.model
+    speed = work.user_speed(symptoms)
+    if model is None or model.vocabulary is None or speed is None or not any("penalty" in one for one in found):
+        return None
+    return min(1.0, PENALTY_S * model.vocabulary * speed.value)
+
+
+RULES: Final = (Rule(EXPENSIVE_SAMPLING.id, Item.SAMPLING, _expensive),)

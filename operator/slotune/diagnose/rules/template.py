@@ -6,6 +6,9 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -24,4 +27,38 @@ SLOW_TEMPLATE: Final = Entry(
 
 ENTRIES: Final = (SLOW_TEMPLATE,)
 
-RULES: Final[tuple[Rule, ...]] = ()
+FELT_S: Final = 0.05
+"""Seconds: tokenizing thousands of tokens takes a few milliseconds, and nobody feels less than this."""
+LARGE_PART: Final = 0.1
+"""Part of the time to the first token of a prompt alone; below it other causes come first."""
+
+
+def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    probe = symptoms.probe
+    if probe is None:
+        return Undecided("--probe")
+    whole = Evidence(Source.PROBE, f"before a prompt of {probe.prompt_tokens:,} tokens is read: {probe.overhead_s:.3f} s")
+    if probe.overhead_s < FELT_S:  # an upper bound, whoever else was there
+        return Clear(f"all that comes before reading a prompt takes {1e3 * probe.overhead_s:.0f} ms", (whole,))
+    if not probe.was_idle:
+        return Undecided("--probe while nobody else uses the server")
+    if probe.short_prompt_overhead_s is None:
+        return Undecided("--probe: no short prompt was answered, so the network's part is not known")
+    extra_s = max(0.0, probe.overhead_s - probe.short_prompt_overhead_s)
+    short = Evidence(Source.PROBE, f"before a prompt of a few tokens is read: {probe.short_prompt_overhead_s:.3f} s")
+    first_token_s = probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    if extra_s < FELT_S or extra_s < LARGE_PART * first_token_s:
+        return Clear(
+            f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {1e3 * extra_s:.0f} ms", (whole, short)
+        )
+    tokenized = () if probe.tokenize_s is None else (Evidence(Source.PROBE, f"/tokenize: {probe.tokenize_s:.3f} s"),)
+    return Finding(
+        SLOW_TEMPLATE,
+        f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {extra_s:.2f} s of the {first_token_s:.2f} s to "
+        "the first token",
+        (whole, short, *tokenized),
+        cost=Cost(extra_s, extra_s / first_token_s),
+    )
+
+
+RULES: Final = (Rule(SLOW_TEMPLATE.id, Item.TEMPLATE, _slow_template),)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.settings import Number
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -25,4 +32,97 @@ THREADS_ABOVE_QUOTA: Final = Entry(
 
 ENTRIES: Final = (THREADS_ABOVE_QUOTA,)
 
-RULES: Final[tuple[Rule, ...]] = ()
+_OF_CORES = re.compile(r"n_threads = \d+ \(n_threads_batch = \d+\) / (\d+)")
+"""``system_info``: the threads, and after the slash the cores that the process may use."""
+
+
+def _above_quota(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    threads, limit = _threads(symptoms), _limit(symptoms)
+    if isinstance(limit, Clear):
+        return limit
+    if threads is None:
+        return _by_default(symptoms, limit)
+    if limit is None:
+        return Undecided("the CPU limit of its container: --deployment NAME")
+    cores, seen, is_quota = limit
+    # A limit of 3.5 lets four threads run, a little slower.
+    if threads.value <= math.ceil(cores):
+        if not is_quota:
+            return Undecided("the CPU limit of its container: --deployment NAME")
+        return Clear(f"{threads.value} threads, {cores:g} cores", (threads.evidence, seen))
+    return _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.CERTAIN)
+
+
+def _by_default(symptoms: Symptoms, limit: tuple[float, Evidence, bool] | None) -> Finding | Clear | Undecided:
+    """Without -t the threads are the node's physical cores, at least half of those that the node counts."""
+    cores = None if symptoms.node is None else symptoms.node.cores
+    if limit is None or cores is None or not settings.has_defaults(symptoms):
+        return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+    least, most = math.floor(cores / 2), cores
+    seen = Evidence(Source.NODE, f"cpu: {cores:g}")
+    if most <= math.ceil(limit[0]):
+        return Clear(f"the node has {cores:g} cores, and the limit is {limit[0]:g}", (seen, limit[1]))
+    if least <= math.ceil(limit[0]):
+        return Undecided("a log with -lv 4 that holds the start: how many threads there are")
+    unstated = Evidence(Source.FLAGS, "-t is not stated")
+    return _finding(symptoms, least, limit[0], (unstated, limit[1], seen), Confidence.LIKELY, "at least ")
+
+
+def _finding(
+    symptoms: Symptoms,
+    threads: int,
+    cores: float,
+    evidence: tuple[Evidence, ...],
+    confidence: Confidence,
+    least: str = "",
+) -> Finding:
+    speed = work.user_speed(symptoms)
+    facts = None if symptoms.log is None else symptoms.log.facts
+    is_on_gpu = facts is not None and facts.on_gpu and facts.layers is not None and facts.layers_offloaded == facts.layers
+    fit = max(1, math.floor(cores))
+    words = f"{least}{threads} threads share {cores:g} {'core' if cores == 1 else 'cores'}"
+    if is_on_gpu:
+        words += "; all layers are on the GPU, so only sampling feels it"
+    elif speed is not None:
+        words += f", and one request gets {speed.value:.1f} tok/s"
+    return Finding(
+        THREADS_ABOVE_QUOTA,
+        words,
+        evidence if speed is None else (*evidence, speed.evidence),
+        Severity.INFO if is_on_gpu else Severity.WARNING,
+        confidence,
+        first=f"set -t {fit} and -tb {fit}",
+    )
+
+
+def _threads(symptoms: Symptoms) -> Number | None:
+    """The larger of the two pools; None: not known."""
+    found = [
+        one
+        for one in (
+            settings.number(symptoms, "-t", fact="threads"),
+            settings.number(symptoms, "-tb", fact="threads_batch"),
+        )
+        if one is not None and one.value > 0  # -1 asks for the default
+    ]
+    return max(found, key=lambda one: one.value, default=None)
+
+
+def _limit(symptoms: Symptoms) -> tuple[float, Evidence, bool] | Clear | None:
+    """(Cores, who says so, whether that is the container's limit), Clear where there is none, None: nobody said."""
+    pod, log = symptoms.pod, symptoms.log
+    if pod is not None and pod.cpu_limit is not None:
+        return pod.cpu_limit, Evidence(Source.POD, f"limits.cpu: {pod.cpu_limit:g}"), True
+    line = None if log is None else log.fact_lines.get("threads")
+    match = None if line is None else _OF_CORES.search(line.text)
+    if line is not None and match is not None:
+        return float(match[1]), Evidence(Source.LOG, line.text, line.number), pod is not None
+    if pod is None:
+        return None
+    cores = None if symptoms.node is None else symptoms.node.cores
+    if cores is None:
+        return Clear("the container has no CPU limit")
+    return cores, Evidence(Source.NODE, f"cpu: {cores:g}"), True
+
+
+RULES: Final = (Rule(THREADS_ABOVE_QUOTA.id, Item.THREADS, _above_quota),)

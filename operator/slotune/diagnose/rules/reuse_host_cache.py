@@ -1,0 +1,109 @@
+"""The prompt cache in host memory: whether it keeps what comes back, and what the copying costs.
+
+Copying is done on the thread that computes, so its milliseconds are part of some request's time to the first token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.entry import Item
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.reuse_causes import CACHE_RAM_CHURN, IDLE_SLOTS_SAVED
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import LogStory, Topic
+
+__all__ = ["RULES"]
+
+OFTEN: Final = 0.1
+"""A tenth of all requests; less is an event and no habit."""
+MOSTLY: Final = 0.5
+FEW_PROMPTS: Final = 8
+"""A host cache that holds fewer than two rounds of the default's four slots is full at once."""
+LARGE_PART: Final = 0.1
+"""Saving that takes a tenth of what reading prompts takes is felt in TTFT."""
+TRACE: Final = 4
+"""``-lv`` that prints what becomes of a prompt's cache."""
+A_TRACE: Final = "a log with -lv 4 of the server under load"
+
+
+def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    if log is None or log.requests is None:
+        return Undecided("a log of the server under load: --log FILE")
+    requests = log.requests.requests
+    large = log.seen.get(Topic.STATE_EXCEEDS_CACHE)
+    if large is not None:
+        return Finding(
+            CACHE_RAM_CHURN,
+            f"{large.count} prompts were larger than the whole host cache",
+            (work.quoted(large),),
+            Severity.WARNING if large.count >= OFTEN * requests and large.count >= 3 else Severity.INFO,
+        )
+    evicted = log.seen.get(Topic.CACHE_EVICTED)
+    if evicted is None:
+        if (log.verbosity or 0) >= 3:
+            return Clear(f"nothing was thrown out of the host cache in {requests} requests")
+        return Undecided(A_TRACE)
+    known = work.cached_share(symptoms)
+    share = None if known is None else known[0]
+    kept = max(0, requests - evicted.count)
+    # Of a log without its start nobody knows what was in the cache before.
+    is_small = log.starts > 0 and kept <= FEW_PROMPTS and evicted.count >= MOSTLY * requests
+    is_vain = share is not None and share < MOSTLY
+    words = "" if share is None else f", and {100 * share:.0f} % of prompt tokens came from a cache"
+    cost = _saving(log)
+    return Finding(
+        CACHE_RAM_CHURN,
+        f"the host cache threw {evicted.count} prompts out in {requests} requests{words}",
+        (work.quoted(evicted), *(() if known is None else (known[2],))),
+        Severity.WARNING if is_small and is_vain and evicted.count >= 3 else Severity.INFO,
+        Confidence.LIKELY if is_small else Confidence.POSSIBLE,
+        Cost() if cost is None else cost,
+    )
+
+
+def _idle_saved(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    ram = settings.number(symptoms, "-cram", fact="cache_ram_mib")
+    if ram is not None and ram.value == 0:
+        return Clear("there is no host cache", (ram.evidence,))
+    updates = None if log is None else log.seen.get(Topic.CACHE_UPDATE)
+    if log is None or log.requests is None or (updates is None and (log.verbosity or 0) < TRACE):
+        return Undecided(A_TRACE)
+    cost = _saving(log)
+    if updates is None or cost is None or cost.ttft_share is None:
+        return Clear(f"no prompt was saved in {log.requests.requests} requests")
+    evidence = (work.quoted(updates), *(work.quoted(log.seen[one]) for one in (Topic.IDLE_SLOT_SAVED,) if one in log.seen))
+    each = f"{updates.total_ms / log.requests.requests:.0f} ms a request"
+    if cost.ttft_share < LARGE_PART:
+        return Clear(f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.1f} % of the prompts' time", evidence)
+    known = work.cached_share(symptoms)
+    is_vain = known is not None and known[0] < MOSTLY
+    return Finding(
+        IDLE_SLOTS_SAVED,
+        f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.0f} % of the time that prompts take"
+        + ("" if known is None else f"; {100 * known[0]:.0f} % of prompt tokens came from a cache"),
+        evidence,
+        Severity.WARNING if is_vain else Severity.INFO,
+        Confidence.CERTAIN if is_vain else Confidence.POSSIBLE,
+        cost,
+    )
+
+
+def _saving(log: LogStory) -> Cost | None:
+    """What copying prompts to and from the host cache took of the time before a first token."""
+    updates, requests = log.seen.get(Topic.CACHE_UPDATE), log.requests
+    if updates is None or requests is None or not requests.requests or requests.prompt_ms + updates.total_ms <= 0:
+        return None
+    return Cost(
+        updates.total_ms / requests.requests / 1e3, updates.total_ms / (updates.total_ms + requests.prompt_ms)
+    )
+
+
+RULES: Final = (
+    Rule(CACHE_RAM_CHURN.id, Item.REUSE, _churn),
+    Rule(IDLE_SLOTS_SAVED.id, Item.REUSE, _idle_saved),
+)

@@ -1,0 +1,118 @@
+"""Which slot gets a prompt: the one that remembers its beginning, or one that forgets something for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.entry import Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SLOT_SIMILARITY, SLOTS_FEWER_THAN_PREFIXES
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Topic
+
+__all__ = ["RULES"]
+
+OFTEN: Final = 0.1
+"""A tenth of all requests; less is an event and no habit."""
+MOSTLY: Final = 0.5
+
+A_LOG: Final = "a log of the server under load: --log FILE"
+_THRESHOLD = re.compile(r"> ?([\d.]+) thold")
+
+
+def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, picks = symptoms.log, _picks(symptoms)
+    if log is None or picks is None:
+        return Undecided(A_LOG)
+    similar, oldest = picks
+    known = work.cached_share(symptoms)
+    if oldest < OFTEN * (similar + oldest) or (known is not None and known[0] >= MOSTLY):
+        return Clear(f"{similar} of {similar + oldest} requests found a slot that holds their beginning")
+    ram = settings.number(symptoms, "-cram", fact="cache_ram_mib")
+    if ram is None:
+        return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+    if ram.value != 0:
+        return Clear("what slots forget is kept in the host cache")
+    if similar < OFTEN * (similar + oldest):
+        return Undecided("whether your prompts share beginnings: slotune trial with the real ones")
+    count = settings.slots(symptoms)
+    named = "the slots" if count is None else f"{count.value} slots"
+    return Finding(
+        SLOTS_FEWER_THAN_PREFIXES,
+        f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, {similar} did: conversations "
+        f"may take turns in {named}, and there is no host cache",
+        (work.quoted(log.seen[Topic.SLOT_BY_LRU]), work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
+        Severity.INFO,  # new conversations find none either
+        Confidence.POSSIBLE,
+    )
+
+
+def _similarity(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    setting, picks = settings.stated(symptoms, "-sps"), _picks(symptoms)
+    seen = None if symptoms.log is None else symptoms.log.seen.get(Topic.SLOT_BY_SIMILARITY)
+    match = None if seen is None else _THRESHOLD.search(seen.last.text)
+    text = match[1] if match is not None else None
+    evidence = () if seen is None else (work.quoted(seen),)
+    if setting is not None:
+        text, evidence = setting.values[0], (settings.said(setting),)
+    elif text is None:
+        if settings.has_defaults(symptoms):
+            return Clear("--slot-prompt-similarity is not stated: 0.1")
+        return Undecided(f"a log of the server under load, or {settings.ITS_ARGUMENTS}")
+    try:
+        least = float(text)
+    except ValueError:
+        return Undecided("--slot-prompt-similarity: what is stated is no number")
+    if 0 < least <= MOSTLY:
+        return Clear(f"a slot is picked for {100 * least:.0f} % of a prompt", evidence)
+    if picks is None:
+        return Undecided(A_LOG)
+    similar, oldest = picks
+    if oldest < MOSTLY * (similar + oldest):
+        return Clear(f"{similar} of {similar + oldest} requests found a slot that holds their beginning", evidence)
+    return Finding(
+        SLOT_SIMILARITY,
+        f"a slot is picked for what it holds only above {100 * least:.0f} % of a prompt"
+        f"{' (0: never)' if least == 0 else ''}, and {oldest} of {similar + oldest} requests got another one",
+        evidence,
+        Severity.INFO,
+        Confidence.POSSIBLE,
+    )
+
+
+def _pinned(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, picks = symptoms.log, _picks(symptoms)
+    requests = 0 if log is None or log.requests is None else log.requests.requests
+    if picks is None or requests < work.MANY_REQUESTS:
+        return Undecided(A_LOG)
+    free = requests - sum(picks)
+    seen = Evidence(Source.LOG, f"{requests} requests, {sum(picks)} of them with 'selected slot by'")
+    if free < MOSTLY * requests:
+        return Clear("the server picks the slots", (seen,))
+    return Finding(
+        PINNED_SLOT,
+        f"for {free} of {requests} requests the server picked no slot: they name one themselves (id_slot)",
+        (seen,),
+        Severity.INFO,
+        Confidence.LIKELY,
+    )
+
+
+def _picks(symptoms: Symptoms) -> tuple[int, int] | None:
+    """(Slots picked for what they hold, slots picked for being idle longest); None: none was logged."""
+    log = symptoms.log
+    if log is None:
+        return None
+    similar, oldest = log.count(Topic.SLOT_BY_SIMILARITY), log.count(Topic.SLOT_BY_LRU)
+    return (similar, oldest) if similar + oldest else None
+
+
+RULES: Final = (
+    Rule(SLOTS_FEWER_THAN_PREFIXES.id, Item.REUSE, _few_slots),
+    Rule(SLOT_SIMILARITY.id, Item.REUSE, _similarity),
+    Rule(PINNED_SLOT.id, Item.REUSE, _pinned),
+)

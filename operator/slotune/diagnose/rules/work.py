@@ -1,0 +1,167 @@
+"""What the server did so far: how fast users were served, how much came from the cache, how many slots worked.
+
+Counters are read as differences between two looks where enough happened in between, else since the start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.symptoms import ServerLook, Symptoms
+from slotune.llama.log_story import LogStory, Seen
+
+__all__ = [
+    "MANY_REQUESTS",
+    "Measured",
+    "busy_slots",
+    "cached_share",
+    "decode_alone",
+    "grown",
+    "line_of",
+    "prefill_alone",
+    "prefill_share",
+    "pressed",
+    "quoted",
+    "total",
+    "user_speed",
+]
+
+ENOUGH_TOKENS: Final = 50
+"""Of which a speed is told: one answer of a usual length."""
+ENOUGH_STEPS: Final = 20
+"""Decodes of which a mean is told."""
+MANY_REQUESTS: Final = 10
+"""From here on a share of requests is more than chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One figure, and where it was seen."""
+
+    value: float
+    evidence: Evidence
+
+
+def quoted(seen: Seen) -> Evidence:
+    """The last line that said it."""
+    return Evidence(Source.LOG, seen.last.text, seen.last.number)
+
+
+def line_of(log: LogStory) -> tuple[Evidence, ...]:
+    """The timings of the slowest prompt, where the log has them."""
+    example = None if log.requests is None else log.requests.example
+    return () if example is None else (Evidence(Source.LOG, example.text, example.number),)
+
+
+def total(server: ServerLook, name: str) -> float | None:
+    """A counter since the start, at the last look."""
+    for metrics in (server.metrics_later, server.metrics):
+        if metrics is not None and (value := metrics.get(name)) is not None:
+            return value
+    return None
+
+
+def grown(server: ServerLook, name: str) -> float | None:
+    """By how much a counter grew between the looks; None without two looks, or after a restart."""
+    first = None if server.metrics is None else server.metrics.get(name)
+    later = None if server.metrics_later is None else server.metrics_later.get(name)
+    return None if first is None or later is None or later < first else later - first
+
+
+def user_speed(symptoms: Symptoms) -> Measured | None:
+    """Tokens/s of one request while others run beside it: by the server's counters, else by the log's median."""
+    server = symptoms.server
+    if server is not None:
+        names = ("tokens_predicted_total", "tokens_predicted_seconds_total")
+        for what, read in (("in between", grown), ("since the start", total)):
+            tokens, seconds = (read(server, name) for name in names)
+            if tokens is not None and seconds and tokens >= ENOUGH_TOKENS:
+                speed = tokens / seconds
+                text = f"{names[0]} / {names[1]} {what}: {speed:.1f} tokens/s"
+                return Measured(speed, Evidence(Source.METRICS, text))
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.decode_tokens_per_s is not None:
+        speed = requests.decode_tokens_per_s[1]
+        text = f"median of {requests.requests} answers: {speed:.1f} tokens/s"
+        return Measured(speed, Evidence(Source.LOG, text))
+    return None
+
+
+def decode_alone(symptoms: Symptoms) -> Measured | None:
+    """Tokens/s of one request with nothing beside it: the probe's, else the fastest tenth in the log."""
+    probe = symptoms.probe
+    if probe is not None and probe.decode_step_s > 0:
+        speed = 1 / probe.decode_step_s
+        return Measured(speed, Evidence(Source.PROBE, f"one request alone: {speed:.1f} tokens/s"))
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is None or requests.decode_tokens_per_s is None:
+        return None
+    speed = requests.decode_tokens_per_s[2]
+    return Measured(speed, Evidence(Source.LOG, f"fastest tenth of {requests.requests} answers: {speed:.1f} tokens/s"))
+
+
+def prefill_alone(symptoms: Symptoms) -> Measured | None:
+    """Prompt tokens/s with nothing beside them: the probe's, else the fastest tenth in the log."""
+    probe = symptoms.probe
+    if probe is not None and probe.prefill_tokens_per_s > 0:
+        speed = probe.prefill_tokens_per_s
+        return Measured(speed, Evidence(Source.PROBE, f"prompts alone: {speed:,.0f} tokens/s"))
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is None or requests.prefill_tokens_per_s is None:
+        return None
+    speed = requests.prefill_tokens_per_s[2]
+    return Measured(speed, Evidence(Source.LOG, f"fastest tenth of {requests.requests} prompts: {speed:,.0f} tokens/s"))
+
+
+def cached_share(symptoms: Symptoms) -> tuple[float, int, Evidence] | None:
+    """(Share of prompt tokens that came from the cache, prompt tokens in all, where); None: nobody counted."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.cached_tokens is not None:
+        whole = requests.prompt_tokens + requests.cached_tokens
+        if whole > 0:
+            text = f"{requests.requests} requests: {requests.cached_tokens:,} of {whole:,} prompt tokens cached"
+            return requests.cached_tokens / whole, whole, Evidence(Source.LOG, text)
+    server = symptoms.server
+    if server is None:
+        return None
+    cached, computed = total(server, "prompt_tokens_cached_total"), total(server, "prompt_tokens_total")
+    if cached is None or computed is None or cached + computed <= 0:
+        return None
+    text = f"prompt_tokens_cached_total {cached:,.0f}, prompt_tokens_total {computed:,.0f}"
+    return cached / (cached + computed), round(cached + computed), Evidence(Source.METRICS, text)
+
+
+def busy_slots(server: ServerLook) -> Measured | None:
+    """Mean slots that took part in a step: between the looks, else since the start."""
+    decodes, name = "n_decode_total", "n_busy_slots_per_decode"
+    steps = grown(server, decodes)
+    if steps is not None and steps >= ENOUGH_STEPS and server.metrics is not None and server.metrics_later is not None:
+        before, after = server.metrics.get(name) or 0.0, server.metrics_later.get(name) or 0.0
+        earlier, later = server.metrics.get(decodes) or 0.0, server.metrics_later.get(decodes) or 0.0
+        mean = (after * later - before * earlier) / steps  # the gauge is the mean since the start
+        return Measured(mean, Evidence(Source.METRICS, f"{name} in {steps:,.0f} steps in between: {mean:.1f}"))
+    steps, mean_ever = total(server, decodes), total(server, name)
+    if steps is None or mean_ever is None or steps < ENOUGH_STEPS:
+        return None
+    return Measured(mean_ever, Evidence(Source.METRICS, f"{name} {mean_ever:.1f} since the start"))
+
+
+def prefill_share(symptoms: Symptoms) -> float | None:
+    """Part of the time in a slot that goes into the prompt; None: nobody counted."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    prompt = predicted = None
+    if symptoms.server is not None:
+        prompt = total(symptoms.server, "prompt_seconds_total")
+        predicted = total(symptoms.server, "tokens_predicted_seconds_total")
+    if (prompt is None or predicted is None) and requests is not None:
+        prompt, predicted = requests.prompt_ms, requests.predicted_ms
+    return prompt / (prompt + predicted) if prompt and predicted is not None else None
+
+
+def pressed(log: LogStory, slots: int) -> float | None:
+    """Part of the log's time, start-up and pauses in it, in which a slot was at work; None without time stamps."""
+    if log.requests is None or not log.seconds or slots < 1:
+        return None
+    return (log.requests.prompt_ms + log.requests.predicted_ms) / 1e3 / log.seconds / slots

@@ -21,6 +21,7 @@ BENCHES = {
     "load_client": "how late the load client sees a token, at known times",
     "peers": "errors and costs of slotune's load client and of three others, on one server with known times",
     "repeatability": "whether the demo, tuned three times in a row, gets one answer",
+    "diagnose_url": "how long a look at a running server takes, alone and while it works",
     "fleet": "how the operator carries a thousand LlamaDeployments on a real API server",
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.demo_model import demo_model
 from slotune.gathering.server import look_at
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import find_engine
@@ -33,7 +33,6 @@ from slotune.sandbox.process import HOST, LlamaProcess, new_alias
 SLOTUNE = Path(sys.executable).with_name("slotune")
 RUNS = 7
 LIMIT_S = 2.0
-DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPT_TOKENS = 1500
 VOCABULARY = 49152
 """Of SmolLM2."""
@@ -107,7 +106,7 @@ async def measure(folder: Path) -> list[Timing]:
     """All timings, on a server that is started for them."""
     candidate = Candidate("demo", "cpu", parallel_slots=2, context_per_slot=2048, batch_size=512, ubatch_size=256, threads=1)
     alias = new_alias()
-    arguments = to_args(candidate, model_path=str(_demo_model()), host=HOST, port=0, alias=alias)
+    arguments = to_args(candidate, model_path=str(demo_model()), host=HOST, port=0, alias=alias)
     async with LlamaProcess(find_engine("embedded"), arguments, directory=folder, alias=alias) as process:
         url = process.base_url
         timings = [await time_looks("a look, server idle", url)]
@@ -129,16 +128,6 @@ def main() -> int:
         table.add_row(timing.what, *(f"{value:.2f} s" for value in figures), mark)
     Console(width=100).print(table)
     return 0 if all(timing.median_s <= LIMIT_S for timing in timings) else 1
-
-
-def _demo_model() -> Path:
-    if named := os.environ.get("SLOTUNE_DEMO_MODEL"):
-        return Path(named)
-    base = os.environ.get("SLOTUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "slotune"
-    path = Path(base).expanduser() / "models" / DEMO_MODEL
-    if not path.is_file():
-        raise SystemExit(f"the demo's model is not at {path}: run `make model`, or name it in SLOTUNE_DEMO_MODEL")
-    return path
 
 
 if __name__ == "__main__":

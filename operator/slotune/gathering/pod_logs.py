@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from slotune.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RefusedError
@@ -58,7 +58,7 @@ async def read_pod_log(
         ForbiddenError: the caller may not read logs.
     """
     which = f"the log of pod {pod}" + (" before its restart" if previous else "")
-    log, head = LogReader(), _Head()
+    log, head = LogReader(pod), _Head()
     note = ""
     try:
         async with asyncio.timeout(limit_s):
@@ -83,9 +83,9 @@ async def read_pod_log(
         raise
     except ClusterError as error:
         note = f"{which} could not be read to its end: {error.message}"
-    stories = log.finish() if head.size else ()
-    longest = max(stories, key=lambda story: story.lines, default=None)
-    return PodLog(None if longest is None else replace(longest, source=pod), note)
+    stories = log.finish()
+    story = max(stories, key=lambda one: one.lines, default=None)
+    return PodLog(story, note)
 
 
 class _Head:

@@ -137,7 +137,7 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
 
 
 def _look(asked: Asked, helps: Helps) -> Looked:
-    stories = () if asked.log is None else read_log(asked.log)
+    stories = () if asked.log is None else read_log("-" if asked.log == "-" else Path(asked.log))
     if asked.url is None:
         servers = tuple(Symptoms(story.source, log=story) for story in stories)
         return Looked(servers, how_to_choose="give the log of one")

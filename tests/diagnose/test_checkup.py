@@ -1,0 +1,145 @@
+"""Every rule is asked, what explains most comes first, and nothing that was not looked at is called healthy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotune.diagnose.checkup import Checked, Checkup, Outcome, Rule, check_up, order
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.symptoms import Symptoms
+
+SERVER = Symptoms("chat.log")
+
+
+def entry(number: int = 1, item: Item = Item.GPU) -> Entry:
+    return Entry(f"SLT{number:03d}", f"Cause{number}", item, "Title", "Cause.", "First.", "Avoid.", "Verify.")
+
+
+def finding(
+    number: int = 1, item: Item = Item.GPU, severity: Severity = Severity.WARNING, cost: Cost | None = None
+) -> Finding:
+    return Finding(
+        entry(number, item),
+        f"cause {number}",
+        (Evidence(Source.LOG, "a line", 7),),
+        severity,
+        Confidence.CERTAIN,
+        cost or Cost(),
+    )
+
+
+def rule(said: Finding | Clear | Undecided, item: Item = Item.GPU) -> Rule:
+    return Rule("SLT001", item, lambda _: said)
+
+
+def checked(checkup: Checkup, item: Item) -> Checked:
+    (one,) = [one for one in checkup.checked if one.item is item]
+    return one
+
+
+CLEAR = Clear("33 of 33 layers are on CUDA0")
+OPEN = Undecided("a log with -lv 4")
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        pytest.param([], Outcome.UNDECIDED, id="no rule looked"),
+        pytest.param([CLEAR], Outcome.CLEAR, id="the only rule is clear"),
+        pytest.param([CLEAR, OPEN], Outcome.UNDECIDED, id="one of two could not tell"),
+        pytest.param([CLEAR, OPEN, finding()], Outcome.FOUND, id="one found something"),
+    ],
+)
+def test_an_item_is_clear_only_when_every_rule_says_so(
+    said: Sequence[Finding | Clear | Undecided], want: Outcome
+) -> None:
+    assert checked(check_up(SERVER, [rule(one) for one in said]), Item.GPU).outcome is want
+
+
+def test_every_item_of_the_checklist_is_answered_in_its_order() -> None:
+    checkup = check_up(SERVER, [rule(CLEAR, Item.HEALTH), rule(CLEAR, Item.GPU)])
+    assert [one.item for one in checkup.checked] == list(Item)
+
+
+def test_what_would_decide_is_said_once() -> None:
+    assert checked(check_up(SERVER, [rule(OPEN), rule(OPEN)]), Item.GPU).undecided == (OPEN,)
+
+
+def test_a_rule_sees_the_symptoms_and_nothing_else() -> None:
+    seen: list[Symptoms] = []
+
+    def look(symptoms: Symptoms) -> Clear:
+        seen.append(symptoms)
+        return CLEAR
+
+    check_up(SERVER, [Rule("SLT001", Item.GPU, look)])
+    assert seen == [SERVER]
+
+
+@pytest.mark.parametrize(
+    ("severities", "want"),
+    [
+        pytest.param([], True, id="nothing found"),
+        pytest.param([Severity.INFO], True, id="something worth knowing"),
+        pytest.param([Severity.INFO, Severity.WARNING], False, id="something to change"),
+        pytest.param([Severity.CRITICAL], False, id="it does not serve"),
+    ],
+)
+def test_a_server_with_nothing_above_info_is_healthy(severities: Sequence[Severity], want: bool) -> None:
+    rules = [rule(finding(number, severity=severity)) for number, severity in enumerate(severities)]
+    assert check_up(SERVER, rules).is_healthy is want
+
+
+def test_what_explains_most_comes_first_within_what_is_wrong() -> None:
+    known = finding(1, Item.LOGGING, Severity.INFO, Cost(ttft_share=1.0))
+    small = finding(2, Item.GPU, cost=Cost(speed_share=0.1))
+    large = finding(3, Item.CLIENT, cost=Cost(ttft_share=0.8, speed_share=0.05))
+    nothing = finding(4, Item.QUEUE, cost=Cost(ttft_share=0.0))
+    uncounted = finding(5, Item.GPU)
+    dead = finding(6, Item.HEALTH, Severity.CRITICAL)
+    assert order([known, small, large, nothing, uncounted, dead]) == (dead, large, small, nothing, uncounted, known)
+
+
+def test_equal_weights_come_in_the_order_of_the_checklist_and_then_of_the_identifiers() -> None:
+    late, early, same = finding(1, Item.CLIENT), finding(9, Item.GPU), finding(3, Item.GPU)
+    assert order([late, early, same]) == (same, early, late)
+
+
+def test_a_cost_that_is_no_number_is_one_that_is_not_known() -> None:
+    odd = finding(1, Item.GPU, cost=Cost(ttft_share=float("nan"), speed_share=float("inf")))
+    known = finding(2, Item.CLIENT, cost=Cost(ttft_share=0.1))
+    assert odd.cost.weight == finding(1).cost.weight
+    assert order([odd, known]) == (known, odd)
+
+
+COSTS = st.builds(
+    Cost,
+    ttft_share=st.none() | st.floats(),
+    speed_share=st.none() | st.floats(0, 1),
+)
+FINDINGS = st.lists(
+    st.builds(finding, st.integers(1, 999), st.sampled_from(Item), st.sampled_from(Severity), COSTS),
+    unique_by=lambda one: one.id,
+    max_size=6,
+)
+
+
+@given(FINDINGS, st.randoms(use_true_random=False))
+def test_the_order_of_the_rules_does_not_matter(found: list[Finding], chance: random.Random) -> None:
+    shuffled = list(found)
+    chance.shuffle(shuffled)
+    assert [one.id for one in order(shuffled)] == [one.id for one in order(found)]
+
+
+@given(FINDINGS)
+def test_nothing_that_was_found_is_lost(found: list[Finding]) -> None:
+    checkup = check_up(SERVER, [rule(one, one.entry.item) for one in found])
+    assert sorted(one.id for one in checkup.findings) == sorted(one.id for one in found)
+    assert sorted(one.id for item in checkup.checked for one in item.findings) == sorted(one.id for one in found)

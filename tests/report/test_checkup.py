@@ -1,0 +1,155 @@
+"""What ``slotune diagnose`` says, word for word at 80 columns, and as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from slotune.diagnose.entry import Item
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Cost
+from slotune.diagnose.symptoms import Symptoms
+from slotune.report.checkup import Examined, checkup_text, cost_words
+from slotune.report.checkup_document import checkup_document
+from slotune.report.text import plain
+from tests.report.checkups import LOG, LOOK, PROBE, busy, clear, examined, found, healthy, of, undecided
+
+BUSY_80 = """\
+"""
+
+
+def said(*servers: Examined, width: int = 80, notes: tuple[str, ...] = ()) -> str:
+    return plain(checkup_text(servers, width=width, notes=notes))
+
+
+def test_a_busy_server_at_80_columns() -> None:
+    assert said(busy()) == BUSY_80
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    name = "a-very-long-name-of-a-pod-" * 4
+    long = found(evidence=[Evidence(Source.LOG, "x" * 300, 1), Evidence(Source.PROPS, "word " * 60)])
+    one = examined(Symptoms(name, log=replace(LOG, source=name), server=LOOK), of(long))
+    assert max(len(line) for line in said(one, busy(), width=width, notes=("word " * 50,)).splitlines()) <= width
+
+
+def test_a_healthy_server_has_nothing_to_change() -> None:
+    text = said(healthy())
+    assert "nothing to change: 15 of 15 questions answered\n" in text
+    assert "What would decide the rest" not in text
+
+
+def test_what_is_only_worth_knowing_leaves_nothing_to_change_and_is_told_briefly() -> None:
+    info = busy().checkup.findings[1]
+    text = said(examined(Symptoms("chat.log", log=LOG), of(info), clear(Item.GPU, "on the GPU")))
+    assert "nothing to change" in text
+    assert "SLT113 ConfigFileBehindFlags: /etc/llama.ini was read (docs/diagnosis.md#slt113)" in " ".join(text.split())
+    assert "Try first" not in text
+
+
+def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
+    text = said(examined(Symptoms("chat.log", log=LOG)))
+    assert "nothing to change" not in text
+    assert "none of 15 questions could be decided" in " ".join(text.split())
+
+
+def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:
+    one = examined(
+        Symptoms("chat.log", log=LOG),
+        undecided(Item.DEVICE, "--nvidia-smi FILE"),
+        undecided(Item.GPU, "a log with -lv 4"),
+        undecided(Item.KERNELS, "a log with -lv 4"),
+    )
+    needs = said(one).partition("What would decide the rest\n")[2]
+    assert "   a log with -lv 4: GPU, Kernels\n   --nvidia-smi FILE: Device\n" in needs
+
+
+def test_each_server_has_a_block_and_what_could_not_be_read_is_said_once() -> None:
+    text = said(busy(), healthy(), notes=("the logs can't be seen",))
+    assert text.count("Checklist") == 2
+    assert text.startswith("Note          the logs can't be seen\n\nchat.log")
+
+
+def test_a_line_of_a_log_can_move_no_cursor_and_hold_no_secret_and_no_prompt() -> None:
+    evidence = [
+        Evidence(Source.LOG, "\x1b[2Jcleared", 1),
+        Evidence(Source.FLAGS, "--api-key hunter2 -np 1"),
+        Evidence(Source.LOG, 'request: {"prompt": "my secret question"}', 3),
+    ]
+    one = examined(Symptoms("\x1b]0;evil\x07.log", log=LOG), of(found(evidence=evidence)))
+    shown = said(one) + json.dumps(checkup_document([one]))
+    assert "\x1b" not in shown
+    assert "hunter2" not in shown
+    assert "my secret question" not in shown
+
+
+@pytest.mark.parametrize(
+    ("cost", "want"),
+    [
+        (Cost(), "not counted: its evidence does not say how much"),
+        (Cost(ttft_s=2.4), "2.4 s of the time to the first token"),
+        (Cost(ttft_s=2.4, ttft_share=0.83), "2.4 s of the time to the first token (83 %)"),
+        (Cost(ttft_share=0.5), "50 % of the time to the first token"),
+        (Cost(speed_share=0.75), "75 % of tokens/s"),
+        (Cost(ttft_s=0.045, speed_share=0.2), "45 ms of the time to the first token, 20 % of tokens/s"),
+        (Cost(ttft_s=float("nan"), speed_share=float("inf")), "not counted: its evidence does not say how much"),
+    ],
+)
+def test_a_cost_is_said_as_far_as_it_is_known(cost: Cost, want: str) -> None:
+    assert cost_words(cost) == want
+
+
+def test_the_first_thing_to_try_is_that_of_this_server_or_else_the_general_one() -> None:
+    assert "Raise --parallel from 1 to 8." in said(busy())
+    general = examined(Symptoms("chat.log", log=LOG), of(found(first=None)))
+    assert "Raise --parallel.\n" in said(general)
+
+
+def test_the_document_has_each_finding_with_its_evidence() -> None:
+    document = checkup_document([busy()], notes=("a note",), generated_at="2026-12-01", version="0.1.0")
+    assert document["schema"] == "slotune.dev/diagnosis/v1"
+    assert (document["healthy"], document["notes"]) == (False, ["a note"])
+    (server,) = document["servers"]
+    assert (server["name"], server["questions"], server["questions_decided"]) == ("chat.log", 15, 4)
+    first = server["findings"][0]
+    assert (first["id"], first["code"], first["item"]) == ("SLT050", "TooFewSlots", "Queue")
+    assert (first["severity"], first["confidence"]) == ("Warning", "Certain")
+    assert first["evidence"] == [
+        {"source": "/metrics", "line": None, "text": "requests_deferred 7"},
+        {"source": "log", "line": 812, "text": "slot launch_slot_: id  0 | task 9 | processing task"},
+    ]
+    assert first["cost"] == {"ttft_s": 2.4, "ttft_share": 0.83, "speed_share": None}
+    assert first["try_first"] == "raise --parallel from 1 to 8"
+    assert first["link"] == "docs/diagnosis.md#slt050"
+    assert server["sections"] == {"roofline": {"known": True, "share": 0.5}}
+
+
+def test_the_document_has_the_whole_checklist() -> None:
+    items = {item["item"]: item for item in checkup_document([busy()])["servers"][0]["checklist"]}
+    assert list(items) == [item.value[0] for item in Item]
+    assert items["GPU"]["outcome"] == "Clear"
+    assert items["GPU"]["clear"] == ["33 of 33 layers are on CUDA0"]
+    assert (items["Queue"]["outcome"], items["Queue"]["findings"]) == ("Found", ["SLT050"])
+    assert (items["Device"]["outcome"], items["Device"]["needs"]) == ("Undecided", ["--nvidia-smi FILE"])
+
+
+def test_the_document_is_strict_json_whatever_the_numbers_are() -> None:
+    nan = float("nan")
+    symptoms = Symptoms(
+        "chat.log",
+        log=replace(LOG, seconds=nan),
+        server=replace(LOOK, between_s=nan),
+        probe=replace(PROBE, overhead_s=nan, prefill_tokens_per_s=float("inf")),
+    )
+    document = checkup_document([examined(symptoms, of(found(cost=Cost(nan, nan, nan))))])
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_every_key_is_there_for_a_server_of_which_little_is_known() -> None:
+    little, much = checkup_document([examined(Symptoms("pod")), busy()])["servers"]
+    assert little.keys() == much.keys()
+    assert little["looked_at"].keys() == much["looked_at"].keys()
+    assert set(little["looked_at"].values()) == {None}

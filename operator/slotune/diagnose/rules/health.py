@@ -1,0 +1,269 @@
+"""Does it serve at all? A server that hangs says it is well, and one that restarts is well again each time one looks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.placement import build_of, fact, heard, knows_arguments, said, shown, stated
+from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
+from slotune.llama.failures import FailureClass
+from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.server_answers import Metrics
+from slotune.llama.watchdog import LIMIT_S
+
+__all__ = ["ENTRIES", "RULES"]
+
+STILL_S: Final = LIMIT_S
+"""Seconds in which nothing moved that prove a wedge: the watchdog's limit, five times the longest step it ever saw."""
+ANSWERS_DURING_DECODE: Final = 10472
+"""Oldest build that is known to answer /slots and /metrics while it decodes, at no cost (ggml-org/llama.cpp#27041,
+#27133)."""
+SILENT_S: Final = 3.0
+"""Such a build answers within milliseconds, so both silent for this long is no work."""
+OFTEN: Final = 3
+"""Restarts that are no roll-out any more."""
+_COUNTERS: Final = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
+
+WEDGED: Final = Entry(
+    id="SLT110",
+    code="Wedged",
+    item=Item.HEALTH,
+    title="It holds requests and does nothing",
+    cause="llama-server can stop in the middle of a decode: /health still says ok, since it never touches the thread "
+    "that computes, while /slots hangs and not even SIGTERM ends it (ggml-org/llama.cpp#27388).",
+    first="Kill it (SIGKILL; deleting the pod does that after its grace period), keep the end of its log for a report, "
+    "and watch n_decode_total while requests are processed.",
+    avoid="Do not rely on a liveness probe of /health, and do not raise time-outs: it does not come back by itself.",
+    verify="In two looks at /metrics under load n_decode_total has grown.",
+)
+
+RESTARTING: Final = Entry(
+    id="SLT111",
+    code="Restarting",
+    item=Item.HEALTH,
+    title="It ends and is started again",
+    cause="Each restart loads the weights anew, drops all requests that ran and empties every cache, so the first "
+    "prompts after it are computed whole.",
+    first="Take the cure of what ended it, which the finding names; kubectl logs --previous has its last lines.",
+    avoid="Do not raise the restart limit or the probes' patience before the reason is known.",
+    verify="The pod's restart count stays the same for a day.",
+    knobs=("extraArgs",),
+)
+
+SPECULATION_FAILED: Final = Entry(
+    id="SLT112",
+    code="SpeculationFailed",
+    item=Item.HEALTH,
+    title="Speculative decoding was asked for, and the server runs without it",
+    cause="When its draft model or context cannot be set up, llama-server logs one error and serves on without "
+    "guessing: as slow as without it, with the draft's memory possibly taken.",
+    first="Read the error that the finding quotes: a draft model of another vocabulary, too little memory, or a way of "
+    "speculating that this model does not support.",
+    avoid="Do not tune --spec-draft-n-max: nothing is drafted.",
+    verify="The log says that the speculative decoding context was initialized, and answers have draft_n in their "
+    "timings.",
+    knobs=("speculation", "draft"),
+)
+
+CONFIG_FILE_BEHIND_FLAGS: Final = Entry(
+    id="SLT113",
+    code="ConfigFileBehindFlags",
+    item=Item.HEALTH,
+    title="An ini file sets what the arguments do not say",
+    cause="llama-server reads /etc/llama.cpp/config.ini and ~/.config/llama.cpp/config.ini before its arguments, and "
+    "ignores names that it does not know: settings there change the server without showing in any manifest.",
+    first="State what the file sets as arguments, and take the file out of the image or the volume.",
+    avoid="Do not compare this server with another by their arguments alone.",
+    verify="The log has no line that says using config file.",
+)
+
+
+def _wedged(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, server = symptoms.log, symptoms.server
+    if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.WEDGED:
+        return Finding(WEDGED, log.failure.sentence, (_end(log),), Severity.CRITICAL)
+    if server is None:
+        return Undecided("--url: a log cannot tell a server that hangs from one that is idle")
+    if server.silent_s:
+        return _silent(symptoms, server)
+    return _still(server)
+
+
+def _silent(symptoms: Symptoms, server: ServerLook) -> Finding | Undecided:
+    """It answers /health, and not what waits for the thread that computes, on builds where it waits."""
+    waited = min(server.silent_s.values())
+    paths = " and ".join(sorted(server.silent_s))
+    health = "" if server.health_s is None else f", while /health answers in {1000 * server.health_s:.0f} ms"
+    build = build_of(symptoms)
+    answers_always = build is not None and build[0] >= ANSWERS_DURING_DECODE and len(server.silent_s) > 1
+    if server.health_s is None or waited < (SILENT_S if answers_always else STILL_S):
+        return Undecided(
+            f"whether {paths}, silent for {waited:.0f} s, only wait{'s' if len(server.silent_s) == 1 else ''} for one "
+            "long decode: look again in a minute"
+        )
+    return Finding(
+        WEDGED,
+        f"{paths} gave no answer for {waited:.0f} s{health}",
+        tuple(
+            Evidence(Source.SLOTS if path == "/slots" else Source.METRICS, f"{path} silent for {after:.0f} s")
+            for path, after in sorted(server.silent_s.items())
+        ),
+        Severity.CRITICAL,
+        Confidence.LIKELY,
+    )
+
+
+def _still(server: ServerLook) -> Finding | Clear | Undecided:
+    """Two looks at its counters."""
+    first, later = server.metrics, server.metrics_later
+    if first is None or later is None:
+        busy = server.slots is not None and any(slot.processing for slot in server.slots)
+        if server.slots is not None and not busy:
+            return Clear("it answers, and no request is being processed", (Evidence(Source.SLOTS, "no slot is busy"),))
+        return Undecided("two looks at /metrics: start the server with --metrics")
+    if not first.processing or not later.processing:
+        return Clear("it answers, and holds no request all the time", (_processing(later),))
+    moved = [name for name in _COUNTERS if later.get(name) != first.get(name)]
+    if moved:
+        grown = Evidence(Source.METRICS, f"{moved[0]} {first.get(moved[0]) or 0:.0f}, then {later.get(moved[0]) or 0:.0f}")
+        return Clear("requests are processed, and the counters grow", (grown,))
+    if first.decodes is None:
+        return Undecided("a build that counts its decodes (n_decode_total)")
+    if server.between_s < STILL_S:
+        return Undecided(
+            f"whether it is one long step: nothing moved in {server.between_s:.1f} s; look again in a minute"
+        )
+    return Finding(
+        WEDGED,
+        f"{later.processing} requests are being processed, and not one decode was counted in {server.between_s:.0f} s",
+        (_processing(later), Evidence(Source.METRICS, f"n_decode_total {first.decodes}, then {later.decodes}")),
+        Severity.CRITICAL,
+        Confidence.LIKELY,
+    )
+
+
+def _processing(metrics: Metrics) -> Evidence:
+    return Evidence(Source.METRICS, f"requests_processing {metrics.processing or 0}")
+
+
+def _restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, pod = symptoms.log, symptoms.pod
+    failure = None if log is None else log.failure
+    is_memory = failure is not None and failure.failure_class.is_memory
+    if pod is not None and (pod.restarts or pod.last_exit is not None):
+        return _restarted(pod, log)
+    if log is not None and failure is not None and not is_memory:
+        return Finding(
+            RESTARTING,
+            f"it ended: {failure.sentence}",
+            (_end(log),),
+            Severity.CRITICAL,
+            first=None,
+        )
+    if log is not None and log.starts > 1:
+        return Finding(
+            RESTARTING,
+            f"it was started {log.starts} times in this log",
+            (Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines"),),
+            Severity.WARNING if is_memory else Severity.INFO,
+            Confidence.POSSIBLE,
+        )
+    if pod is not None:
+        return Clear("its container was never restarted", (Evidence(Source.POD, "restarts 0"),))
+    if log is not None and log.starts == 1 and failure is None:
+        return Clear("one start in the log, and no end")
+    return Undecided("--deployment (restarts and exit codes), or a log that holds the start")
+
+
+def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
+    why = ""
+    evidence = [Evidence(Source.POD, f"restarts {pod.restarts}")]
+    if pod.last_exit is not None:
+        reason, code = pod.last_exit
+        why = f", the last time with {reason} (exit code {code})"
+        evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
+    if log is not None and log.failure is not None:
+        why += f": {log.failure.sentence}"
+        evidence.append(_end(log))
+    ended_well = pod.last_exit is not None and pod.last_exit[1] == 0
+    if pod.ready is False and not ended_well:
+        severity = Severity.CRITICAL
+    elif pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
+        severity = Severity.WARNING
+    else:
+        severity = Severity.INFO
+    times = "once" if pod.restarts == 1 else f"{pod.restarts} times"
+    return Finding(RESTARTING, f"its container was restarted {times}{why}", (*evidence, *pod.events[:3]), severity)
+
+
+def _end(log: LogStory) -> Evidence:
+    line = log.failure_line
+    if line is not None:
+        return Evidence(Source.LOG, line.text[:LONGEST], line.number)
+    return Evidence(Source.LOG, "" if log.failure is None else log.failure.sentence[:LONGEST])
+
+
+def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    if log is not None and (log.facts.speculation_error or log.count(Topic.SPECULATION_FAILED)):
+        words = log.facts.speculation_error or "speculative decoding failed"
+        return Finding(
+            SPECULATION_FAILED,
+            "speculative decoding could not be set up, and the server guesses nothing",
+            heard(log, Topic.SPECULATION_FAILED) or (fact(log, "speculation_error", words[:LONGEST]),),
+        )
+    asked = _speculation_asked(symptoms)
+    slots = None if symptoms.server is None else symptoms.server.slots
+    known = [slot.speculative for slot in slots or () if slot.speculative is not None]
+    if (log is not None and log.facts.speculation) or any(known):
+        return Clear("speculative decoding is set up")
+    if asked is not None and known:
+        return Finding(
+            SPECULATION_FAILED,
+            f"speculative decoding was asked for, and none of {len(known)} slots has it",
+            (asked, Evidence(Source.SLOTS, "speculative false")),
+            confidence=Confidence.LIKELY,
+        )
+    if asked is None and knows_arguments(symptoms):
+        return Clear("speculative decoding was not asked for")
+    if said(log) and log is not None and log.facts.ready:
+        return Clear("the log has no error of speculative decoding")
+    if known:
+        return Clear("no slot speculates, and nothing says that it should")
+    return Undecided("a log that holds the start, or the server's arguments")
+
+
+def _speculation_asked(symptoms: Symptoms) -> Evidence | None:
+    settings = stated(symptoms)
+    kind = settings.get("--spec-type")
+    if kind is not None:
+        return None if kind.values[:1] == ("none",) else shown(kind)
+    draft = next((settings[name] for name in ("--spec-draft-model", "--spec-draft-hf") if name in settings), None)
+    return None if draft is None else shown(draft)
+
+
+def _config_file(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log = symptoms.log
+    if log is not None and (log.facts.config_files or log.count(Topic.CONFIG_FILE)):
+        files = ", ".join(log.facts.config_files) or "an ini file"
+        return Finding(
+            CONFIG_FILE_BEHIND_FLAGS,
+            f"{files} was read behind the arguments"[:LONGEST],
+            heard(log, Topic.CONFIG_FILE) or (fact(log, "config_files", f"using config file: {files}"[:LONGEST]),),
+            Severity.INFO,
+        )
+    return Clear("no ini file was read") if said(log) else Undecided("a log that holds the server's start")
+
+
+ENTRIES: Final = (WEDGED, RESTARTING, SPECULATION_FAILED, CONFIG_FILE_BEHIND_FLAGS)
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(WEDGED.id, Item.HEALTH, _wedged),
+    Rule(RESTARTING.id, Item.HEALTH, _restarting),
+    Rule(SPECULATION_FAILED.id, Item.HEALTH, _speculation_failed),
+    Rule(CONFIG_FILE_BEHIND_FLAGS.id, Item.HEALTH, _config_file),
+)

@@ -1,0 +1,245 @@
+"""Do attention and the KV cache run on fast kernels? A GPU for which a kernel is missing gives the work away, or
+converts it at every step.
+
+On a CPU the same lines mean nothing bad: it has a kernel for every type, and flash attention is a matter of taste there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slotune.diagnose.case import seconds
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.placement import (
+    NEEDS_START,
+    Backend,
+    backend_of,
+    build_of,
+    fact,
+    heard,
+    is_official_image,
+    knows_arguments,
+    said,
+    shown,
+    stated,
+)
+from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
+
+__all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "kv_pair"]
+
+TIMES_THE_FLOOR: Final = 2.0
+"""As in the table on trials: kernels reach half of the memory bandwidth at least."""
+LAUNCH_S: Final = 200e-6
+"""A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers needs
+7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
+LAYERS_MOST: Final = 100
+"""Where the number of layers is not known: the largest models have about so many."""
+
+KV_TYPE_WITHOUT_KERNEL: Final = Entry(
+    id="SLT010",
+    code="KVTypeWithoutKernel",
+    item=Item.KERNELS,
+    title="The KV cache has types that no GPU kernel was compiled for",
+    cause="Default builds for CUDA and ROCm have attention kernels for f16, bf16, q8_0 and q4_0 only, and only with K "
+    "and V of one type. Others are converted to f16 at every step; builds up to b10819 computed attention on the CPU "
+    "without a word (ggml-org/llama.cpp#28455: 1511 against 197 prompt tokens/s; #27109).",
+    first="Set -ctk and -ctv to the same type: q8_0, q4_0, or f16.",
+    avoid="Do not quantize the cache further to make it faster: a type without a kernel is slower than f16.",
+    verify="The warning is gone from the log, and prompts are read as fast as with f16.",
+    knobs=("cacheTypeK", "cacheTypeV"),
+    binds="TTFTPrefill",
+)
+
+FLASH_ATTENTION_OFF: Final = Entry(
+    id="SLT011",
+    code="FlashAttentionOff",
+    item=Item.KERNELS,
+    title="Flash attention is off, or runs on another device than its layers",
+    cause="Where the GPU has no kernel for a head size, a mask or a KV type, llama.cpp turns flash attention off or "
+    "lets the CPU compute it (ggml-org/llama.cpp#12352, #12989): prompts are then read slower the longer they are.",
+    first="Set -fa on, with -ctk and -ctv f16, and see whether the warning stays; if it does, a newer build or another "
+    "backend may have the kernel.",
+    avoid="Do not turn it off for a CPU server's sake without measuring: on some processors off is the faster one "
+    "(ggml-org/llama.cpp#27086), on GPUs it rarely is.",
+    verify="The log at -lv 4 says that flash attention is enabled, and has no line of a layer on another device.",
+    knobs=("flashAttention", "cacheTypeK", "cacheTypeV"),
+    binds="TTFTPrefill",
+)
+
+ABOVE_ROOFLINE: Final = Entry(
+    id="SLT012",
+    code="AboveRoofline",
+    item=Item.KERNELS,
+    title="A token takes far longer than the GPU's memory bandwidth explains",
+    cause="One token reads the weights once. When a single user on an idle server waits much longer than that reading "
+    "takes, something else is in the way: layers or the KV cache on the CPU, a missing kernel, or a throttled GPU.",
+    first="Look for layers on the CPU and missing kernels in a log with -lv 4, then at nvidia-smi -q for what holds the "
+    "clocks.",
+    avoid="Do not buy a faster GPU or quantize the weights first: the one that is there is not used up.",
+    verify="tokens/s of one user alone come near to memory bandwidth divided by the bytes of the weights.",
+    knobs=("gpuLayers", "cacheTypeK", "cacheTypeV"),
+)
+
+
+def kv_pair(symptoms: Symptoms) -> tuple[str, Evidence] | None:
+    """``q8_0-q8_0`` and who says so: the log, else the arguments; None when nobody does."""
+    log = symptoms.log
+    if log is not None and log.facts.cache_type_k and log.facts.cache_type_v:
+        pair = f"{log.facts.cache_type_k}-{log.facts.cache_type_v}"
+        return pair, fact(log, "cache_type_k", f"K ({log.facts.cache_type_k}), V ({log.facts.cache_type_v})")
+    if not knows_arguments(symptoms):
+        return None
+    settings = stated(symptoms)
+    named = [settings[name] for name in ("-ctk", "-ctv") if name in settings and settings[name].values]
+    types = [settings[name].values[0] if name in settings and settings[name].values else "f16" for name in ("-ctk", "-ctv")]
+    text = " ".join(shown(setting).text for setting in named) or "no -ctk and no -ctv: f16"
+    return "-".join(types), Evidence(Source.FLAGS, text[:LONGEST])
+
+
+def _kv_type_without_kernel(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, backend = symptoms.log, backend_of(symptoms)
+    if log is not None and (log.facts.kernel_fallback or log.count(Topic.KERNEL_FALLBACK)):
+        types = log.facts.kernel_fallback
+        named = f"K/V types {types}" if types else "these K/V types"
+        return Finding(
+            KV_TYPE_WITHOUT_KERNEL,
+            f"no attention kernel was compiled for {named}: both are converted to f16 at every step",
+            heard(log, Topic.KERNEL_FALLBACK) or (fact(log, "kernel_fallback", f"no kernel for {named}"),),
+        )
+    known = kv_pair(symptoms)
+    if known is not None and known[0] in COMPILED_KV_PAIRS:
+        return Clear(f"K/V types {known[0]} have a kernel of their own", (known[1],))
+    if backend is Backend.CPU:
+        return Clear("the CPU has kernels for every KV type")
+    if known is None or backend is None:
+        return Undecided(NEEDS_START)
+    if backend in (Backend.CUDA, Backend.ROCM):
+        return _uncompiled(symptoms, *known)
+    if said(log) and log is not None and not _left_device(log):
+        return Clear(f"attention on {known[0]} stayed on its device", (known[1],))
+    return Undecided(NEEDS_START)
+
+
+def _uncompiled(symptoms: Symptoms, pair: str, named: Evidence) -> Finding | Clear | Undecided:
+    """A pair that default builds have no kernel for, on a GPU where that matters, and no line about it."""
+    log, build = symptoms.log, build_of(symptoms)
+    if "iq4_nl" in pair.split("-"):
+        return Finding(
+            KV_TYPE_WITHOUT_KERNEL,
+            f"no build has a GPU kernel for K/V types {pair}: attention runs on the CPU",
+            (named,),
+            confidence=Confidence.LIKELY,
+        )
+    if build is None:
+        return Undecided("the build: --url, the image's tag, or a log that holds the start")
+    number, told = build
+    if number >= KV_PAIRS_CONVERTED:
+        # It would have said so at the first token, at every level.
+        if said(log) and log is not None and log.requests is not None:
+            return Clear(f"this build has a kernel for K/V types {pair}: it did not say that it converts", (named,))
+        return Undecided("a log that holds the start and an answered request")
+    if is_kernel_missing(number, pair) and is_official_image(symptoms):
+        return Finding(
+            KV_TYPE_WITHOUT_KERNEL,
+            f"b{number} has no GPU kernel for K/V types {pair} and computes attention on the CPU without saying so",
+            (named, told),
+            confidence=Confidence.LIKELY,
+        )
+    return Undecided(
+        f"whether b{number} was built with kernels for {pair} (GGML_CUDA_FA_ALL_QUANTS): compare its prompt speed with "
+        f"-ctk q8_0 -ctv q8_0; builds up to b{KV_PAIRS_ON_CPU} do not say, later ones log it"
+    )
+
+
+def _left_device(log: LogStory) -> bool:
+    return log.facts.flash_attention_fallback is not None or log.count(Topic.FLASH_ATTENTION_FALLBACK) > 0
+
+
+def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    log, backend, settings = symptoms.log, backend_of(symptoms), stated(symptoms)
+    if backend is Backend.CPU:
+        return Clear("on a CPU flash attention is no matter of kernels")
+    if backend is None:
+        return Undecided(NEEDS_START)
+    if log is not None and _left_device(log):
+        return Finding(
+            FLASH_ATTENTION_OFF,
+            f"{backend} has no flash attention kernel for this model's heads, or for its K/V types",
+            heard(log, Topic.FLASH_ATTENTION_FALLBACK)
+            or (fact(log, "flash_attention_fallback", (log.facts.flash_attention_fallback or "")[:LONGEST]),),
+        )
+    stated_off = settings["-fa"] if "-fa" in settings and settings["-fa"].values[:1] in (("off",), ("0",)) else None
+    if log is not None and log.facts.flash_attention:
+        return Clear("flash attention is in effect", (fact(log, "flash_attention", "Flash Attention enabled"),))
+    is_off = log is not None and log.facts.flash_attention is False
+    if not is_off and stated_off is None:
+        return Undecided(NEEDS_START)
+    if backend not in (Backend.CUDA, Backend.ROCM):
+        return Clear(f"flash attention is off, which {backend} may be faster with (ggml-org/llama.cpp#17715)")
+    evidence = (shown(stated_off),) if stated_off is not None else ()
+    if is_off and log is not None:
+        evidence = (fact(log, "flash_attention", "flash attention is off"), *evidence)
+    by_itself = stated_off is None and knows_arguments(symptoms)
+    return Finding(
+        FLASH_ATTENTION_OFF,
+        "flash attention was turned off by llama.cpp itself" if by_itself else "flash attention is off",
+        evidence,
+        # Who turned it off may have measured it; llama.cpp only does where it has no kernel.
+        Severity.WARNING if by_itself else Severity.INFO,
+        Confidence.LIKELY,
+    )
+
+
+def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    if backend_of(symptoms) is Backend.CPU:
+        return Clear("no GPU is in use, so no GPU's bandwidth bounds it")
+    roofline = roofline_of(symptoms)
+    if isinstance(roofline, str):
+        return Undecided(roofline)
+    seen, at_most = roofline.decode.seen, roofline.decode.at_most
+    if at_most is None:
+        return Undecided("the GPU's memory bandwidth: --bandwidth, or --gpu-class with a known device")
+    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
+        return Undecided("--probe: the speed of one request alone")
+    step, floor = 1 / seen.tokens_per_s, 1 / at_most
+    usual = TIMES_THE_FLOOR * floor + LAUNCH_S * _layers(symptoms)
+    if step <= usual:
+        return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
+    return Finding(
+        ABOVE_ROOFLINE,
+        f"a token takes {seconds(step)} alone, though {_device(roofline)} can read what it needs in {seconds(floor)}",
+        (seen.evidence, *roofline.evidence),
+        confidence=Confidence.LIKELY,
+        cost=Cost(speed_share=1 - usual / step),
+    )
+
+
+def is_above_roofline(symptoms: Symptoms) -> bool:
+    """Whether a token is known to take longer than the GPU needs for it."""
+    return isinstance(_above_roofline(symptoms), Finding)
+
+
+def _layers(symptoms: Symptoms) -> int:
+    if symptoms.model is not None and symptoms.model.layers:
+        return len(symptoms.model.layers)
+    logged = None if symptoms.log is None else symptoms.log.facts.layers
+    return logged or LAYERS_MOST
+
+
+def _device(roofline: Roofline) -> str:
+    return roofline.device or "the GPU"
+
+
+ENTRIES: Final = (KV_TYPE_WITHOUT_KERNEL, FLASH_ATTENTION_OFF, ABOVE_ROOFLINE)
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(KV_TYPE_WITHOUT_KERNEL.id, Item.KERNELS, _kv_type_without_kernel),
+    Rule(FLASH_ATTENTION_OFF.id, Item.KERNELS, _flash_attention_off),
+    Rule(ABOVE_ROOFLINE.id, Item.KERNELS, _above_roofline),
+)

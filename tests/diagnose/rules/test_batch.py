@@ -1,0 +1,141 @@
+"""The pieces in which prompts are read, and the steps for which neighbours wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.rules.batch import RULES
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Line
+from slotune.verdict.promise import Promise
+from tests.diagnose.rules.building import (
+    NOTHING,
+    SLOWEST,
+    found,
+    is_clear,
+    is_undecided,
+    log,
+    of,
+    pod,
+    probe,
+    server,
+    timings,
+)
+
+BY_WEIGHTS = {"prefill_tokens_per_s": 1600.0, "decode_step_s": 0.01}
+"""A piece of 32 tokens takes 20 ms, of which reading the weights is 10."""
+
+
+def pieces(ubatch: int, batch: int = 2048, **speeds: float) -> Symptoms:
+    facts = {"ubatch_size": ubatch, "batch_size": batch}
+    return of(log=log(requests=timings(), facts=facts), probe=probe(**speeds))
+
+
+def test_small_pieces_that_cost_little_more_than_a_token_are_found() -> None:
+    said = found(RULES, "SLT020", pieces(32, **BY_WEIGHTS))
+    assert "pieces of 32 tokens" in said.sentence
+    assert said.cost.ttft_share == pytest.approx(0.5 * (1 - 32 / 512))
+    assert said.first is not None
+    assert "from 32 to 512" in said.first
+
+
+def test_a_small_batch_makes_small_pieces_whatever_the_ubatch() -> None:
+    assert "pieces of 64" in found(RULES, "SLT020", pieces(512, 64, **BY_WEIGHTS | {"decode_step_s": 0.02})).sentence
+
+
+@pytest.mark.parametrize("ubatch", [512, 1024, 2048])
+def test_pieces_of_the_default_or_more_are_never_a_fault(ubatch: int) -> None:
+    assert is_clear(RULES, "SLT020", pieces(ubatch, **BY_WEIGHTS))
+
+
+def test_small_pieces_on_a_cpu_are_work_and_no_fault() -> None:
+    # As measured on two cores: 180 tokens/s of a prompt, 65 of an answer.
+    assert is_clear(RULES, "SLT020", pieces(128, prefill_tokens_per_s=180.0, decode_step_s=1 / 65))
+    assert is_clear(RULES, "SLT020", pieces(32, prefill_tokens_per_s=180.0, decode_step_s=1 / 65))
+
+
+def test_prompts_that_fit_one_piece_are_not_read_in_pieces() -> None:
+    short = log(requests=timings(40, prompt_tokens=40 * 20), facts={"ubatch_size": 32, "batch_size": 2048})
+    assert is_clear(RULES, "SLT020", of(log=short, probe=probe(**BY_WEIGHTS)))
+
+
+def test_pieces_are_undecided_without_their_size_or_their_speed() -> None:
+    assert is_undecided(RULES, "SLT020", NOTHING)
+    assert is_undecided(RULES, "SLT020", of(log=log(requests=timings()), server=server()))
+    assert is_undecided(RULES, "SLT020", of(log=log(facts={"ubatch_size": 32, "batch_size": 2048})))
+    assert is_clear(RULES, "SLT020", of(pod=pod()))
+    assert is_undecided(RULES, "SLT020", of(pod=pod("-ub", "many")))
+
+
+HELD_UP = (4.0, 30.0, 50.0)
+"""Tokens/s of answers, some of which stood still."""
+
+
+def stalled(tokens: int, seconds: float, batch: int | None, speeds: tuple[float, float, float] = HELD_UP) -> Symptoms:
+    example = Line(77, SLOWEST.format(ms=1e3 * seconds, tokens=tokens))
+    requests = timings(decode_tokens_per_s=speeds, example=example)
+    return of(log=log(requests=requests, facts={} if batch is None else {"batch_size": batch}))
+
+
+def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
+    said = found(RULES, "SLT021", stalled(1600, 8.0, 2048))
+    assert "all other answers wait 8.0 s" in said.sentence
+    assert said.evidence[0].line == 77
+    assert said.cost.speed_share == pytest.approx(1 - 4 / 50)
+    assert said.first is not None
+    assert "about 2.6 s" in said.first
+
+
+def test_a_stall_that_shows_in_the_answers_is_found_without_the_size_of_the_batch() -> None:
+    assert found(RULES, "SLT021", stalled(1600, 8.0, None)).confidence is Confidence.POSSIBLE
+    assert is_undecided(RULES, "SLT021", stalled(1600, 8.0, None, (45.0, 50.0, 55.0)))
+
+
+def test_a_pause_that_no_answer_shows_is_no_alarm() -> None:
+    found(RULES, "SLT021", stalled(1600, 8.0, 2048, (45.0, 50.0, 55.0)), Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "batch"),
+    [(1600, 0.4, 2048), (400, 3.0, 2048), (1600, 8.0, 512), (700, 4.0, 2048)],
+    ids=["a fast GPU", "short prompts", "small steps already", "hardly longer than a small step"],
+)
+def test_steps_that_are_short_or_can_not_be_shorter_are_no_fault(tokens: int, seconds: float, batch: int) -> None:
+    assert is_clear(RULES, "SLT021", stalled(tokens, seconds, batch))
+
+
+def test_nobody_stalls_who_is_alone_and_nobody_knows_without_a_log() -> None:
+    alone = timings(most_busy_slots=1, example=Line(1, SLOWEST.format(ms=8000, tokens=1600)))
+    assert is_clear(RULES, "SLT021", of(log=log(requests=alone, facts={"batch_size": 2048})))
+    assert is_undecided(RULES, "SLT021", of(probe=probe(), server=server()))
+
+
+def test_prompts_that_are_read_much_slower_than_alone_share_their_batch() -> None:
+    crowded = log(requests=timings(prefill_tokens_per_s=(40.0, 80.0, 190.0)))
+    said = found(RULES, "SLT022", of(log=crowded, probe=probe()), Severity.INFO)
+    assert said.cost.ttft_share == pytest.approx(0.6)
+    found(RULES, "SLT022", of(log=crowded, probe=probe(), promise=Promise(0.5)))
+
+
+def test_prompts_at_the_speed_that_they_have_alone_do_not_contend() -> None:
+    assert is_clear(RULES, "SLT022", of(log=log(requests=timings()), probe=probe()))
+    slow = timings(prefill_tokens_per_s=(40.0, 80.0, 190.0), most_busy_slots=1)
+    assert is_clear(RULES, "SLT022", of(log=log(requests=slow), probe=probe()))
+
+
+def test_contention_needs_a_log_and_a_probe_of_an_idle_server() -> None:
+    crowded = log(requests=timings(prefill_tokens_per_s=(40.0, 80.0, 190.0)))
+    assert is_undecided(RULES, "SLT022", of(log=crowded))
+    assert is_undecided(RULES, "SLT022", of(log=crowded, probe=probe(was_idle=False)))
+
+
+def test_a_prompt_that_alone_takes_longer_than_owed_is_named() -> None:
+    said = found(RULES, "SLT024", of(log=log(requests=timings()), probe=probe(), promise=Promise(0.8)))
+    assert "reading 200 tokens alone takes 1.0 s here (200 tokens/s), 0.8 s are owed" in said.sentence
+
+
+def test_a_prompt_in_time_or_one_that_nobody_is_owed_is_clear() -> None:
+    assert is_clear(RULES, "SLT024", of(log=log(requests=timings()), probe=probe(), promise=Promise(1.2)))
+    assert is_clear(RULES, "SLT024", NOTHING)
+    assert is_undecided(RULES, "SLT024", of(promise=Promise(1.0)))

@@ -1,0 +1,79 @@
+"""Waits before the server: one connection, a proxy that buffers, connections that are made anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.diagnose.finding import Severity
+from slotune.diagnose.rules.client import RULES
+from tests.diagnose.rules.building import (
+    NOTHING,
+    found,
+    is_clear,
+    is_undecided,
+    log,
+    metrics,
+    of,
+    probe,
+    server,
+    timings,
+)
+
+ALONE = timings(40, most_busy_slots=1)
+"""Three seconds of work each, 120 in all."""
+
+
+def test_requests_back_to_back_and_never_two_at_once_are_worth_a_word() -> None:
+    said = found(RULES, "SLT095", of(log=log(requests=ALONE, seconds=130.0)), Severity.INFO)
+    assert "40 requests came one after the other" in said.sentence
+    assert "4 slots" in said.sentence
+
+
+def test_people_who_come_now_and_then_are_clear() -> None:
+    assert is_clear(RULES, "SLT095", of(log=log(requests=ALONE, seconds=600.0)))
+
+
+def test_requests_beside_each_other_and_a_single_slot_are_clear() -> None:
+    assert is_clear(RULES, "SLT095", of(log=log(requests=timings(most_busy_slots=2), seconds=90.0)))
+    assert is_clear(RULES, "SLT095", of(log=log(requests=ALONE, seconds=130.0, facts={"slots": 1})))
+    busy = server(metrics=metrics(n_busy_slots_per_decode=2.5, n_decode_total=500))
+    assert is_clear(RULES, "SLT095", of(server=busy))
+
+
+def test_connections_are_undecided_without_many_requests_and_their_time() -> None:
+    assert is_undecided(RULES, "SLT095", NOTHING)
+    assert is_undecided(RULES, "SLT095", of(log=log(requests=ALONE, seconds=None)))
+    assert is_undecided(RULES, "SLT095", of(log=log(requests=timings(3, most_busy_slots=1), seconds=10.0)))
+    one_by_one = server(metrics=metrics(n_busy_slots_per_decode=1.0, n_decode_total=500))
+    assert is_undecided(RULES, "SLT095", of(server=one_by_one))
+
+
+def test_an_answer_that_comes_in_one_piece_was_held_back() -> None:
+    said = found(RULES, "SLT096", of(probe=probe(stream_s=0.01, stream_made_s=1.2)))
+    assert "took the server 1.20 s came in within 0.01 s" in said.sentence
+    assert said.cost.ttft_s == pytest.approx(1.19)
+
+
+def test_an_answer_that_streams_is_clear() -> None:
+    assert is_clear(RULES, "SLT096", of(probe=probe(stream_s=1.15, stream_made_s=1.2)))
+
+
+@pytest.mark.parametrize("given", [{}, {"stream_s": 0.001, "stream_made_s": 0.05}], ids=["not seen", "too short"])
+def test_buffering_is_undecided_without_an_answer_of_some_length(given: dict[str, float]) -> None:
+    assert is_undecided(RULES, "SLT096", of(probe=probe(**given)))
+    assert is_undecided(RULES, "SLT096", NOTHING)
+
+
+def test_connecting_that_takes_a_part_of_the_wait_is_found() -> None:
+    said = found(RULES, "SLT097", of(probe=probe(connect_s=0.4, prefill_tokens_per_s=1000.0)))
+    assert said.cost.ttft_share == pytest.approx(0.4 / 0.808)
+
+
+@pytest.mark.parametrize("connect_s", [0.0003, 0.05, 0.12], ids=["here", "in the country", "before a long prompt"])
+def test_connecting_that_is_quick_or_hardly_counts_is_clear(connect_s: float) -> None:
+    assert is_clear(RULES, "SLT097", of(probe=probe(connect_s=connect_s)))
+
+
+def test_connecting_is_undecided_without_a_probe() -> None:
+    assert is_undecided(RULES, "SLT097", NOTHING)
+    assert is_undecided(RULES, "SLT097", of(probe=probe(connect_s=None)))

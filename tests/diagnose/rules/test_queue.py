@@ -1,0 +1,211 @@
+"""Who waits for a slot, and why: from two looks at a running server, its log and its arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
+from slotune.diagnose.rules.load import RULES as LOAD_RULES
+from slotune.diagnose.rules.queue import RULES
+from slotune.diagnose.symptoms import Symptoms
+from slotune.verdict.promise import Promise
+from tests.diagnose.rules.building import (
+    NOTHING,
+    ask,
+    found,
+    is_clear,
+    is_undecided,
+    log,
+    metrics,
+    of,
+    pod,
+    probe,
+    queueing,
+    server,
+    slot,
+    timings,
+)
+
+SPEED = {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 25.0}
+"""40 tokens/s of a request."""
+
+
+def test_requests_that_wait_for_busy_slots_find_too_few_slots() -> None:
+    said = found(RULES, "SLT050", of(server=queueing(3, 3, busy=1, slots=1)))
+    assert "3 requests wait for 1 slot, all busy" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE, "nobody said what speed is owed"
+    assert said.first is not None
+    assert "from 1 to 4" in said.first
+    assert any("requests_deferred 3, 3" in str(one) for one in said.evidence)
+
+
+def test_the_share_of_the_wait_is_counted_where_the_server_counts_what_prompts_take() -> None:
+    busy = queueing(4, 4, busy=4, prompt_seconds_total=10, tokens_predicted_seconds_total=90)
+    # One request waits per slot: it waits a whole request's time, a tenth of which is reading.
+    assert found(RULES, "SLT050", of(server=busy)).cost.ttft_share == pytest.approx(1 / 1.1)
+
+
+@pytest.mark.parametrize(
+    ("owed", "slots_help"),
+    [(None, True), (20.0, True), (39.0, False), (100.0, False)],
+    ids=["none is owed", "half is owed", "almost all is owed", "more is owed"],
+)
+def test_speed_says_whether_more_slots_or_more_servers_help(owed: float | None, slots_help: bool) -> None:
+    symptoms = of(server=queueing(4, 5, busy=4, **SPEED), promise=Promise(1.0, owed))
+    few, full = ask(RULES, "SLT050", symptoms), ask(LOAD_RULES, "SLT100", symptoms)
+    assert isinstance(few, Finding) is slots_help
+    assert isinstance(full, Finding) is not slots_help
+    assert isinstance(full if slots_help else few, Clear)
+
+
+def test_without_anything_owed_nobody_calls_a_server_saturated() -> None:
+    assert is_undecided(LOAD_RULES, "SLT100", of(server=queueing(4, 4, busy=4, **SPEED)))
+
+
+def test_users_who_hardly_feel_each_other_leave_room_for_more() -> None:
+    symptoms = of(server=queueing(4, 4, busy=4, **SPEED), probe=probe(decode_step_s=1 / 45))
+    assert found(RULES, "SLT050", symptoms).confidence is Confidence.LIKELY
+    assert is_clear(LOAD_RULES, "SLT100", symptoms)
+
+
+def test_one_of_many_that_waits_for_a_moment_is_no_alarm() -> None:
+    found(RULES, "SLT050", of(server=queueing(1, 1, busy=4)), Severity.INFO)
+    assert is_undecided(RULES, "SLT050", of(server=queueing(2, 0, busy=4)))
+
+
+def test_a_busy_server_where_nobody_waits_is_clear() -> None:
+    symptoms = of(server=queueing(0, 0, busy=3))
+    assert is_clear(RULES, "SLT050", symptoms)
+    assert is_clear(RULES, "SLT051", symptoms)
+    assert is_clear(LOAD_RULES, "SLT100", symptoms)
+
+
+@pytest.mark.parametrize("symptoms", [NOTHING, of(server=queueing(0, 0, busy=0)), of(server=server())])
+def test_who_waits_is_undecided_while_nobody_comes_or_nobody_counts(symptoms: Symptoms) -> None:
+    assert is_undecided(RULES, "SLT050", symptoms)
+    assert is_undecided(RULES, "SLT051", symptoms)
+
+
+def test_a_log_shows_that_a_slot_was_always_free() -> None:
+    assert is_clear(RULES, "SLT050", of(log=log(requests=timings(most_busy_slots=3))))
+
+
+def test_a_log_of_slots_that_are_always_busy_is_worth_a_word_and_no_more() -> None:
+    full = log(requests=timings(40, most_busy_slots=4), seconds=32.0)
+    said = found(RULES, "SLT050", of(log=full), Severity.INFO)
+    assert said.confidence is Confidence.POSSIBLE
+    now_and_then = log(requests=timings(40, most_busy_slots=4), seconds=600.0)
+    assert is_undecided(RULES, "SLT050", of(log=now_and_then))
+
+
+def test_requests_that_wait_beside_idle_slots_are_let_in_one_by_one() -> None:
+    symptoms = of(server=queueing(3, 4, busy=1))
+    said = found(RULES, "SLT051", symptoms)
+    assert "4 requests wait though only 1 of 4 slots are busy" in said.sentence
+    assert is_clear(RULES, "SLT050", symptoms)
+    assert is_undecided(RULES, "SLT051", of(server=queueing(1, busy=3))), "a slot may just have become free"
+    assert is_clear(RULES, "SLT051", of(server=queueing(3, 3, busy=4)))
+
+
+def test_a_later_prompt_in_a_lower_slot_that_is_read_first_is_unfair() -> None:
+    looks = (
+        slot(0, task=9, prompt_tokens_processed=2048, decoded=0),
+        slot(2, task=5, prompt_tokens_processed=0, decoded=0),
+    )
+    assert "slot 0 has read 2,048 tokens" in found(RULES, "SLT052", of(server=server(slots=looks)), Severity.INFO).sentence
+
+
+@pytest.mark.parametrize(
+    "low",
+    [
+        slot(0, task=4, prompt_tokens_processed=2048, decoded=0),
+        slot(0, task=9, prompt_tokens_processed=0, decoded=0),
+    ],
+    ids=["it came first", "it is not read either"],
+)
+def test_prompts_in_the_order_of_their_arrival_are_fair(low: object) -> None:
+    high = slot(1, task=5, prompt_tokens_processed=0, decoded=0)
+    assert is_clear(RULES, "SLT052", of(server=server(slots=(low, high))))
+
+
+def test_fairness_needs_two_prompts_that_are_read_at_once() -> None:
+    answers = (slot(0, task=9, decoded=12, prompt_tokens_processed=40), slot(1, processing=False))
+    assert is_undecided(RULES, "SLT052", of(server=server(slots=answers)))
+    assert is_undecided(RULES, "SLT052", NOTHING)
+    assert is_clear(RULES, "SLT052", of(server=server(slots=(slot(0),))))
+
+
+def scattered(busy: float, steps: float = 1000, **more: object) -> Symptoms:
+    counters = {"n_busy_slots_per_decode": busy, "n_decode_total": steps, **SPEED}
+    own = log(facts={"slots": 16, "kv_unified": False, **more.pop("facts", {})})  # type: ignore[dict-item]  # a shorthand
+    return of(log=own, server=server(16, metrics=metrics(**counters)), **more)
+
+
+def test_few_busy_slots_among_many_with_caches_of_their_own_are_scattered() -> None:
+    said = found(RULES, "SLT053", scattered(4.0), Severity.INFO)
+    assert "about 3.2 times a step" in said.sentence or "about 3.3 times a step" in said.sentence
+    assert said.cost.speed_share == pytest.approx(1 - 16 / 52)
+    assert said.first is not None
+    assert "from 16 to about 4" in said.first
+
+
+def test_scattered_slots_are_an_alarm_once_users_are_slower_than_owed_or_a_gpu_is_slow() -> None:
+    found(RULES, "SLT053", scattered(4.0, promise=Promise(1.0, 60.0)))
+    on_gpu = {"model_buffers": {"CUDA0": 4 * 10**9}}
+    alone = probe(decode_step_s=1 / 160)
+    found(RULES, "SLT053", scattered(4.0, probe=alone, facts=on_gpu))
+    found(RULES, "SLT053", scattered(4.0, probe=alone), Severity.INFO)  # a CPU slows down anyway
+
+
+def test_runs_of_neighbours_are_counted_where_slots_show_them() -> None:
+    def looked(*ids: int) -> Symptoms:
+        one = scattered(4.0)
+        assert one.server is not None
+        slots = tuple(slot(number, number in ids) for number in range(16))
+        return of(log=one.log, server=server(16, metrics=one.server.metrics, slots=slots))
+
+    assert "about 4.0 times" in found(RULES, "SLT053", looked(0, 5, 10, 15), Severity.INFO).sentence
+    assert is_clear(RULES, "SLT053", looked(0, 1, 2, 3))
+
+
+@pytest.mark.parametrize("busy", [1.0, 14.0], ids=["one at a time", "almost all"])
+def test_one_request_or_a_full_server_is_not_scattered(busy: float) -> None:
+    assert is_clear(RULES, "SLT053", scattered(busy))
+
+
+def test_slots_that_share_a_cache_or_are_two_are_not_scattered() -> None:
+    assert is_clear(RULES, "SLT053", of(log=log(facts={"slots": 16, "kv_unified": True})))
+    assert is_clear(RULES, "SLT053", of(server=server(2)))
+    assert is_clear(RULES, "SLT053", of(pod=pod("-np", "16", "-kvu")))
+
+
+def test_scattering_needs_to_know_the_caches_and_the_busy_slots() -> None:
+    assert is_undecided(RULES, "SLT053", of(server=server(16)))
+    assert is_undecided(RULES, "SLT053", of(log=log(facts={"slots": 16, "kv_unified": False})))
+    assert is_undecided(RULES, "SLT053", of(pod=pod("-np", "16")))
+
+
+def test_what_happened_between_two_looks_counts_more_than_the_time_before() -> None:
+    before = metrics(n_busy_slots_per_decode=1.0, n_decode_total=1000)
+    later = metrics(n_busy_slots_per_decode=1.3, n_decode_total=1100)  # (1430 - 1000) / 100 steps
+    one = of(log=log(facts={"slots": 16, "kv_unified": False}), server=server(16, metrics=before, metrics_later=later))
+    assert found(RULES, "SLT053", one, Severity.INFO).sentence.startswith("4.3 of 16 slots busy")
+
+
+def test_static_batching_is_found_where_requests_meet() -> None:
+    told = found(RULES, "SLT057", of(pod=pod("-nocb"), log=log(requests=timings(most_busy_slots=3))))
+    assert any("-nocb" in str(one) for one in told.evidence)
+    found(RULES, "SLT057", of(pod=pod(env={"LLAMA_ARG_NO_CONT_BATCHING": "1"}), server=queueing(2, 2, busy=4)))
+    found(RULES, "SLT057", of(pod=pod("-nocb")), Severity.INFO)
+
+
+def test_static_batching_is_clear_by_default_and_harmless_to_one_slot() -> None:
+    assert is_clear(RULES, "SLT057", of(pod=pod()))
+    assert is_clear(RULES, "SLT057", of(pod=pod("-cb", "-np", "8")))
+    assert is_clear(RULES, "SLT057", of(pod=pod("-nocb", "-np", "1")))
+
+
+def test_static_batching_is_undecided_without_the_arguments() -> None:
+    assert is_undecided(RULES, "SLT057", of(log=log(requests=timings()), server=server()))
+    hidden = log(facts={"config_files": ("/etc/llama.cpp/config.ini",)})
+    assert is_undecided(RULES, "SLT057", of(pod=pod(), log=hidden))

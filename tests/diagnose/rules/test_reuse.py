@@ -1,0 +1,255 @@
+"""A prefix that is computed again, and one that nobody shares: what tells them apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.rules.reuse import ENTRIES, RULES
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Line, Seen, Topic
+from slotune.llama.model_facts import LayerCache, ModelFacts
+from slotune.llama.server_answers import Props
+from slotune.llama.template_facts import template_facts
+from tests.diagnose.rules.building import (
+    NOTHING,
+    found,
+    is_clear,
+    is_undecided,
+    log,
+    metrics,
+    of,
+    pod,
+    probe,
+    server,
+    timings,
+)
+
+SIMILAR = Topic.SLOT_BY_SIMILARITY
+OLDEST = Topic.SLOT_BY_LRU
+SHARED = timings(40, cached_tokens=24_000)
+"""Three quarters from the cache."""
+
+
+def test_every_cause_has_a_number_of_its_own() -> None:
+    assert len({one.id for one in ENTRIES}) == len({one.code for one in ENTRIES}) == 13
+    assert {rule.id for rule in RULES} <= {one.id for one in ENTRIES}
+
+
+def test_a_prompt_that_is_computed_again_when_it_is_sent_twice_is_found() -> None:
+    said = found(RULES, "SLT040", of(probe=probe(cached_tokens_again=0)))
+    assert "of a prompt of 400 tokens that was sent twice, 0 came from the cache" in said.sentence
+    assert said.cost.ttft_s == pytest.approx(2.0)
+    assert said.cost.ttft_share == 1.0
+
+
+def test_a_slot_picked_for_its_prefix_that_serves_nothing_is_found() -> None:
+    again = log({SIMILAR: 30, OLDEST: 10}, timings(40, cached_tokens=40))
+    said = found(RULES, "SLT040", of(log=again))
+    assert "30 requests got the slot that holds their beginning, yet 0 % of prompt tokens came" in said.sentence
+    quiet = log({SIMILAR: 30, OLDEST: 10}, timings(40, cached_tokens=40), verbosity=3)
+    assert found(RULES, "SLT040", of(log=quiet)).confidence is Confidence.POSSIBLE, "-lv 3 hides other causes"
+
+
+def test_prompts_that_share_nothing_are_worth_a_word_and_no_alarm() -> None:
+    said = found(RULES, "SLT040", of(log=log({OLDEST: 40}, timings(40))), Severity.INFO)
+    assert said.confidence is Confidence.POSSIBLE
+    counted = server(metrics=metrics(prompt_tokens_total=50_000, prompt_tokens_cached_total=12))
+    found(RULES, "SLT040", of(server=counted), Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    "symptoms",
+    [
+        of(log=log({SIMILAR: 30}, SHARED)),
+        of(probe=probe()),
+        of(server=server(metrics=metrics(prompt_tokens_total=1000, prompt_tokens_cached_total=3000))),
+        of(pod=pod("--no-cache-prompt"), probe=probe(cached_tokens_again=0)),
+        of(log=log({Topic.FULL_REPROCESSING: 4}, timings()), probe=probe(cached_tokens_again=0)),
+    ],
+    ids=["much is cached", "sent twice, cached", "counted", "it is off", "a window explains it"],
+)
+def test_prompts_that_are_reused_or_read_again_for_another_reason_are_clear(symptoms: Symptoms) -> None:
+    assert is_clear(RULES, "SLT040", symptoms)
+
+
+@pytest.mark.parametrize(
+    "symptoms",
+    [
+        NOTHING,
+        of(log=log(requests=timings(3))),
+        of(log=log({OLDEST: 40}, timings(40, prompt_tokens=800))),
+        of(log=log(requests=timings(40, cached_tokens=None))),
+        of(probe=probe(cached_tokens_again=0, was_idle=False)),
+        of(log=log(requests=timings(40, cached_tokens=2000))),
+    ],
+    ids=["nothing is known", "few requests", "short prompts", "not counted", "others came between", "a fifth is cached"],
+)
+def test_reuse_is_undecided_where_nothing_shows_that_there_was_something_to_reuse(symptoms: Symptoms) -> None:
+    assert is_undecided(RULES, "SLT040", symptoms)
+
+
+def test_a_cache_that_is_off_beside_shared_prompts_is_found() -> None:
+    off = pod("--no-cache-prompt")
+    found(RULES, "SLT047", of(pod=off, log=log({SIMILAR: 30}, timings())))
+    found(RULES, "SLT047", of(pod=off), Severity.INFO)
+    found(RULES, "SLT047", of(server=server(sampling={"cache_prompt": False})), Severity.INFO)
+    found(RULES, "SLT047", of(pod=pod(env={"LLAMA_ARG_NO_CACHE_PROMPT": "1"})), Severity.INFO)
+
+
+def test_a_cache_that_is_on_is_clear_and_without_arguments_only_a_probe_can_tell() -> None:
+    assert is_clear(RULES, "SLT047", of(pod=pod()))
+    assert is_clear(RULES, "SLT047", of(log=log(requests=SHARED)))
+    assert is_clear(RULES, "SLT047", of(probe=probe()))
+    assert is_undecided(RULES, "SLT047", NOTHING)
+    assert is_undecided(RULES, "SLT047", of(log=log(requests=timings())))
+
+
+def model(*layers: LayerCache) -> ModelFacts:
+    return ModelFacts("m.gguf", 10**9, "id", "any", "F16", 8192, 32_000, 4096, 32, layers, 10**9, 10**9, 16.0)
+
+
+def test_prompts_read_from_the_start_because_of_a_window_are_found() -> None:
+    said = found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 20}, timings(40))))
+    assert said.sentence.startswith("20 of 40 prompts were read from the start")
+    assert said.cost.ttft_share == pytest.approx(0.5)
+    found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 1}, timings(40))), Severity.INFO)
+
+
+def test_a_window_is_ruled_out_by_the_model_or_by_a_log_that_would_say_so() -> None:
+    assert is_clear(RULES, "SLT041", of(log=log(requests=timings())))
+    assert is_clear(RULES, "SLT041", of(model=model(LayerCache(1024, 1024))))
+    assert is_undecided(RULES, "SLT041", of(model=model(LayerCache(1024, 1024, window=512))))
+    assert is_undecided(RULES, "SLT041", of(log=log(requests=timings(), verbosity=3)))
+    assert is_undecided(RULES, "SLT041", NOTHING)
+
+
+def test_reuse_of_chunks_that_the_server_switched_off_is_told() -> None:
+    found(RULES, "SLT045", of(log=log({Topic.CACHE_REUSE_UNSUPPORTED: 1})), Severity.INFO)
+    assert is_clear(RULES, "SLT045", of(log=log()))
+    assert is_clear(RULES, "SLT045", of(pod=pod()))
+    assert is_undecided(RULES, "SLT045", of(log=log(starts=0)))
+    assert is_undecided(RULES, "SLT045", of(pod=pod("--cache-reuse", "256")))
+
+
+def with_template(text: str | None) -> Symptoms:
+    facts = None if text is None else template_facts(text)
+    return of(server=server(props=Props(4, 4096, "m", "m", "b1", True, True, template=facts)))
+
+
+def test_a_template_that_writes_the_minute_changes_every_prefix() -> None:
+    said = found(RULES, "SLT048", with_template("Now: {{ strftime_now('%H:%M') }} {{ messages }}"))
+    assert "after 60 s" in said.sentence
+
+
+@pytest.mark.parametrize("text", ["{{ messages }}", "Today: {{ strftime_now('%d %b %Y') }} {{ messages }}"])
+def test_a_template_without_a_clock_or_with_a_date_is_clear(text: str) -> None:
+    assert is_clear(RULES, "SLT048", with_template(text))
+
+
+def test_a_template_is_undecided_where_it_does_not_show_or_its_clock_does_not() -> None:
+    assert is_undecided(RULES, "SLT048", with_template(None))
+    assert is_undecided(RULES, "SLT048", with_template("{{ strftime_now(form) }}"))
+    assert is_undecided(RULES, "SLT048", NOTHING)
+
+
+def test_conversations_that_take_turns_in_the_slots_are_worth_a_word() -> None:
+    turns = log({SIMILAR: 10, OLDEST: 30}, timings(40), facts={"cache_ram_mib": 0})
+    assert "30 of 40 requests found no slot" in found(RULES, "SLT042", of(log=turns), Severity.INFO).sentence
+
+
+def test_slots_that_remember_or_a_host_cache_behind_them_are_clear() -> None:
+    assert is_clear(RULES, "SLT042", of(log=log({SIMILAR: 39, OLDEST: 1}, timings(40))))
+    assert is_clear(RULES, "SLT042", of(log=log({SIMILAR: 10, OLDEST: 30}, SHARED, facts={"cache_ram_mib": 0})))
+    assert is_clear(RULES, "SLT042", of(log=log({SIMILAR: 10, OLDEST: 30}, timings(40), facts={"cache_ram_mib": 8192})))
+
+
+def test_turns_are_undecided_without_picks_or_where_nothing_was_ever_shared() -> None:
+    assert is_undecided(RULES, "SLT042", NOTHING)
+    assert is_undecided(RULES, "SLT042", of(log=log({SIMILAR: 10, OLDEST: 30}, timings(40))))
+    assert is_undecided(RULES, "SLT042", of(log=log({OLDEST: 40}, timings(40), facts={"cache_ram_mib": 0})))
+
+
+def threshold(text: str) -> Seen:
+    line = f"selected slot by LCP similarity, sim_best = 0.96 (> {text} thold), f_keep = 1.0"
+    return Seen(4, Line(1, line), Line(2, line))
+
+
+def test_a_high_similarity_that_most_prompts_miss_is_worth_a_word() -> None:
+    high = of(log=log({SIMILAR: threshold("0.950"), OLDEST: 36}, timings(40)))
+    assert "only above 95 %" in found(RULES, "SLT043", high, Severity.INFO).sentence
+    never = of(pod=pod("-sps", "0"), log=log({OLDEST: 40}, timings(40)))
+    assert "(0: never)" in found(RULES, "SLT043", never, Severity.INFO).sentence
+
+
+def test_the_similarity_of_the_default_or_one_that_prompts_reach_is_clear() -> None:
+    assert is_clear(RULES, "SLT043", of(log=log({SIMILAR: threshold("0.100"), OLDEST: 36}, timings(40))))
+    assert is_clear(RULES, "SLT043", of(pod=pod("-sps", "0.9"), log=log({SIMILAR: 36, OLDEST: 4}, timings(40))))
+    assert is_clear(RULES, "SLT043", of(pod=pod()))
+
+
+def test_similarity_is_undecided_without_it_or_the_picks() -> None:
+    assert is_undecided(RULES, "SLT043", NOTHING)
+    assert is_undecided(RULES, "SLT043", of(pod=pod("-sps", "0.9")))
+    assert is_undecided(RULES, "SLT043", of(pod=pod("-sps", "much")))
+
+
+def test_requests_that_name_their_slot_are_told_by_the_picks_that_are_missing() -> None:
+    assert "for 35 of 40 requests" in found(RULES, "SLT044", of(log=log({OLDEST: 5}, timings(40))), Severity.INFO).sentence
+    assert is_clear(RULES, "SLT044", of(log=log({OLDEST: 5, SIMILAR: 34}, timings(40))))
+    assert is_undecided(RULES, "SLT044", of(log=log(requests=timings(40)))), "this build may print no picks"
+    assert is_undecided(RULES, "SLT044", NOTHING)
+
+
+EVICTED = Topic.CACHE_EVICTED
+
+
+def test_a_host_cache_that_throws_out_what_comes_back_is_found() -> None:
+    churn = log({EVICTED: 36, OLDEST: 40}, timings(40))
+    assert "threw 36 prompts out in 40 requests" in found(RULES, "SLT046", of(log=churn)).sentence
+    larger = log({Topic.STATE_EXCEEDS_CACHE: 20}, timings(40))
+    assert "20 prompts were larger" in found(RULES, "SLT046", of(log=larger)).sentence
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        log({EVICTED: 900}, timings(1000)),
+        log({EVICTED: 36}, timings(40), starts=0),
+        log({EVICTED: 36}, SHARED),
+        log({Topic.STATE_EXCEEDS_CACHE: 1}, timings(40)),
+    ],
+    ids=["a full one with room for a hundred", "its start is not seen", "and serves well", "one prompt was huge"],
+)
+def test_a_host_cache_that_is_full_after_a_time_is_no_alarm(story: object) -> None:
+    found(RULES, "SLT046", of(log=story), Severity.INFO)
+
+
+def test_a_host_cache_that_throws_nothing_out_is_clear() -> None:
+    assert is_clear(RULES, "SLT046", of(log=log(requests=timings())))
+    assert is_undecided(RULES, "SLT046", of(log=log(requests=timings(), verbosity=2)))
+    assert is_undecided(RULES, "SLT046", NOTHING)
+
+
+def updates(ms: float) -> dict[Topic, int | Seen]:
+    line = "srv update: prompt cache update took 250.00 ms"
+    return {Topic.CACHE_UPDATE: Seen(40, Line(5, line), Line(900, line), ms), Topic.IDLE_SLOT_SAVED: 40}
+
+
+def test_saving_prompts_that_takes_a_part_of_every_wait_is_found() -> None:
+    said = found(RULES, "SLT056", of(log=log(updates(10_000.0), timings(40))))
+    assert said.sentence.startswith("saving and loading prompts takes 250 ms a request, 20 %")
+    assert said.cost.ttft_s == pytest.approx(0.25)
+    found(RULES, "SLT056", of(log=log(updates(10_000.0), SHARED)), Severity.INFO)
+
+
+def test_saving_that_is_quick_or_not_done_is_clear() -> None:
+    assert is_clear(RULES, "SLT056", of(log=log(updates(200.0), timings(40))))
+    assert is_clear(RULES, "SLT056", of(log=log(requests=timings())))
+    assert is_clear(RULES, "SLT056", of(log=log(facts={"cache_ram_mib": 0}, verbosity=3)))
+    assert is_clear(RULES, "SLT056", of(pod=pod("--cache-ram", "0")))
+
+
+def test_saving_is_undecided_in_a_log_that_would_not_say() -> None:
+    assert is_undecided(RULES, "SLT056", of(log=log(requests=timings(), verbosity=3)))
+    assert is_undecided(RULES, "SLT056", NOTHING)

@@ -1,0 +1,87 @@
+"""Samplers that cost time at every token, seen in requests, in defaults and in arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.rules.sampling import PENALTY_S, RULES
+from slotune.diagnose.symptoms import ServerLook
+from slotune.llama.server_answers import ModelMeta
+from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided, log, metrics, of, pod, server, timings
+
+PLAIN: dict[str, object] = {
+    "temperature": 0.8,
+    "top_k": 40,
+    "repeat_last_n": 64,
+    "repeat_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "mirostat": 0,
+    "xtc_probability": 0.0,
+    "n_probs": 0,
+    "grammar": 0,
+    "samplers": ("penalties", "dry", "top_k", "top_p", "temperature"),
+}
+
+
+def running(asked: bool = True, speed: float | None = None, **params: object) -> ServerLook:
+    counters = {} if speed is None else {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 1000 / speed}
+    return server(
+        model=ModelMeta("m", vocabulary=128_000),
+        metrics=metrics(**counters),
+        sampling=PLAIN | params,
+        sampling_source=Evidence(Source.SLOTS if asked else Source.PROPS, "params"),
+        request_params_seen=asked,
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"repeat_penalty": 1.100000023841858}, "repeat_penalty 1.1"),
+        ({"presence_penalty": 0.5}, "presence_penalty 0.5"),
+        ({"dry_multiplier": 0.8}, "dry_multiplier 0.8"),
+        ({"mirostat": 2}, "mirostat 2"),
+        ({"n_probs": 20}, "n_probs 20"),
+        ({"grammar": 812}, "a grammar of 812 characters"),
+    ],
+)
+def test_each_costly_sampler_of_a_request_is_named(params: dict[str, object], words: str) -> None:
+    said = found(RULES, "SLT070", of(server=running(**params)), Severity.INFO)
+    assert words in said.sentence
+    assert said.confidence is Confidence.LIKELY
+
+
+def test_penalties_that_take_a_part_of_a_token_that_is_felt_are_an_alarm() -> None:
+    speed = 100.0
+    said = found(RULES, "SLT070", of(server=running(speed=speed, repeat_penalty=1.3)))
+    assert said.cost.speed_share == pytest.approx(PENALTY_S * 128_000 * speed)
+    found(RULES, "SLT070", of(server=running(speed=5.0, repeat_penalty=1.3)), Severity.INFO)
+
+
+def test_defaults_that_were_changed_hold_for_requests_that_say_nothing() -> None:
+    said = found(RULES, "SLT070", of(server=running(asked=False, repeat_penalty=1.3)), Severity.INFO)
+    assert said.sentence.startswith("unless a request says otherwise")
+    flags = of(pod=pod("--repeat-penalty", "1.2", "--grammar", "root ::= secret"))
+    by_flag = found(RULES, "SLT070", flags, Severity.INFO)
+    assert "repeat_penalty 1.2" in by_flag.sentence
+    assert "secret" not in " ".join(map(str, (by_flag, *by_flag.evidence)))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"repeat_penalty": 1.3, "samplers": ("top_k",)}, {"repeat_penalty": 1.3, "repeat_last_n": 0}],
+    ids=["llama.cpp's defaults", "a chain without penalties", "over no tokens"],
+)
+def test_plain_sampling_is_clear(params: dict[str, object]) -> None:
+    assert is_clear(RULES, "SLT070", of(server=running(**params)))
+
+
+def test_sampling_is_undecided_while_no_request_shows_what_it_asks_for() -> None:
+    assert is_undecided(RULES, "SLT070", NOTHING)
+    assert is_undecided(RULES, "SLT070", of(log=log(requests=timings())))
+    assert is_undecided(RULES, "SLT070", of(server=running(asked=False)))
+    assert is_undecided(RULES, "SLT070", of(pod=pod("--repeat-penalty", "1.0", "--mirostat", "none")))

@@ -18,8 +18,6 @@ from slotune.tuning.search_file import SUFFIX, read_search
 FILES = sorted((Path(__file__).parent / "recorded").glob(f"*{SUFFIX}"))
 ALLOWED = 1.1
 """Trials and GPU-seconds, over those that the recorded search took."""
-PROVISIONAL = "provisional"
-"""Part of the name of a recording that only stands in until the others are made on a quiet machine."""
 
 
 @pytest.fixture(params=FILES, ids=lambda path: path.name.removesuffix(SUFFIX))
@@ -47,8 +45,6 @@ def test_the_recorded_answer_was_the_cheapest_of_all_that_was_measured(recorded)
 
 
 def test_the_recordings_are_of_two_models_and_three_workloads():
-    if any(PROVISIONAL in path.name for path in FILES):
-        pytest.skip("only a provisional recording is here")
     searches = [read_search(path) for path in FILES]
     assert len(searches) >= 3
     assert len({search.problem.demand.identity for search in searches}) >= 3

@@ -9,7 +9,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.placement import (
+from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
     backend_of,

@@ -11,8 +11,8 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.placement import Backend, backend_of, gpu_given
-from slotune.diagnose.rules.gpu import layers_on_cpu
+from slotune.diagnose.rules.placement import Backend, backend_of, gpu_given
+from slotune.diagnose.rules.layers import spilled_layers
 from slotune.diagnose.rules.kernels import is_above_roofline
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
@@ -62,7 +62,7 @@ def _gpu_throttled(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if any(name == "HwSlowdown" for name, _ in facts.clock_reasons):
         return Finding(
             GPU_THROTTLED,
-            f"{facts.name} was slowed by its hardware at the only look, which may also be a change of clocks",
+            f"the GPU ({facts.name}) was slowed by its hardware at the only look, which may also be a change of clocks",
             _evidence(symptoms, facts),
             Severity.INFO,
             Confidence.POSSIBLE,
@@ -80,10 +80,10 @@ def _unwatched(symptoms: Symptoms) -> Clear | Undecided:
 
 
 def _slowdown(facts: DeviceFacts) -> str:
-    names = [name for name, _ in facts.clock_reasons if name.endswith(("Slowdown",))]
+    names = [name for name, _ in facts.clock_reasons if name.endswith("Slowdown")]
     heat = "" if facts.temperature_c is None else f" at up to {facts.temperature_c.most:.0f} °C"
     clock = "" if facts.sm_clock_mhz is None else f", SM clock down to {facts.sm_clock_mhz.least:,.0f} MHz"
-    return f"{facts.name} is slowed by {' and '.join(names)}{heat}{clock}"
+    return f"the GPU ({facts.name}) is slowed by {' and '.join(names)}{heat}{clock}"
 
 
 def _cure(fault: str) -> str:
@@ -126,7 +126,7 @@ def _harm(symptoms: Symptoms, facts: DeviceFacts) -> str | None:
     """What the neighbour costs, as far as it shows: memory that is missing, or speed."""
     log = symptoms.log
     if log is not None and facts.others_memory_bytes:
-        if layers_on_cpu(log) is not None:
+        if spilled_layers(log) is not None:
             return "part of the model did not fit beside it"
         if log.count(Topic.OUT_OF_MEMORY) or (log.failure is not None and log.failure.failure_class.is_memory):
             return "memory ran out beside it"

@@ -13,21 +13,17 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.placement import (
+from slotune.diagnose.rules import layers
+from slotune.diagnose.rules.placement import (
     NEEDS_START,
     asks_for_gpus,
-    backend_of,
+    buffers,
     fact,
     gpu_given,
     gpus,
     heard,
-    host_bytes,
     image_backend,
-    knows_arguments,
     layers_asked,
-    said,
-    shown,
-    stated,
     told_cpu,
     weights_bytes,
 )
@@ -35,7 +31,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
 from slotune.load.nvidia_smi import DeviceSnapshot
 
-__all__ = ["ENTRIES", "RULES", "layers_on_cpu"]
+__all__ = ["ENTRIES", "RULES"]
 
 MIB: Final = 2**20
 EMPTY_SHARE: Final = 0.1
@@ -60,40 +56,10 @@ GPU_NOT_USED: Final = Entry(
     binds="TTFTPrefill",
 )
 
-LAYERS_ON_CPU: Final = Entry(
-    id="SLT002",
-    code="LayersOnCPU",
-    item=Item.GPU,
-    title="Some layers or the KV cache lie in host memory",
-    cause="Every step waits for the part that the CPU computes, and for the data that cross the bus: host memory is "
-    "ten times slower or more, so a few layers there can cost half of the speed.",
-    first="Make it fit: -ngl all with a smaller context, fewer slots or a q8_0 KV cache; else smaller weights.",
-    avoid="Do not raise --threads first: the CPU's memory bandwidth is the limit, not its cores.",
-    verify="The log at -lv 4 says that all layers are offloaded, and has no KV buffer on the CPU.",
-    knobs=("gpuLayers", "cacheTypeK", "cacheTypeV", "variant", "gpuClass"),
-    binds="TokensPerSecond",
-)
-
-FIT_SPILLED: Final = Entry(
-    id="SLT003",
-    code="FitSpilled",
-    item=Item.GPU,
-    title="-fit moved layers to the CPU, or could not make the model fit",
-    cause="With -fit (the default) llama-server changes what is not stated until the model fits the free GPU memory "
-    "less a margin: first the context, then the layers. It says so in its log only, and other programs on the GPU "
-    "change the result from start to start (ggml-org/llama.cpp#23472, #18181).",
-    first="State -ngl all -fit off and a context that fits, so that too little memory is an error and not a slow server.",
-    avoid="Do not lower the margin (-fitt) to nothing: buffers still grow while it serves (ggml-org/llama.cpp#13085).",
-    verify="The log at -lv 4 says that all layers are offloaded, at every start.",
-    knobs=("gpuLayers", "contextSizePerSlot", "cacheTypeK", "cacheTypeV", "variant"),
-    binds="TokensPerSecond",
-)
-
-
 def _gpu_not_used(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, pod, told = symptoms.log, symptoms.pod, told_cpu(symptoms)
     if log is not None and log.facts.on_gpu:
-        return Clear("the weights lie on the GPU", (fact(log, "model_buffers", _buffers(log)),))
+        return Clear("the weights lie on the GPU", (fact(log, "model_buffers", buffers(log)),))
     if told is not None:
         if pod is None or not pod.gpus:
             return Clear("it was told to compute on the CPU", (told,))
@@ -134,7 +100,7 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
         return None
     given = gpu_given(symptoms)
     asked = given or layers_asked(symptoms)
-    evidence = [fact(log, "model_buffers", _buffers(log))]
+    evidence = [fact(log, "model_buffers", buffers(log))]
     if log.facts.layers_offloaded:
         offloaded = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
         evidence.append(fact(log, "layers_offloaded", offloaded))
@@ -227,138 +193,16 @@ def _no_gpu(symptoms: Symptoms) -> Clear | Undecided:
     if gpu_given(symptoms) is not None or layers_asked(symptoms) is not None:
         return Undecided(NEEDS_START)
     if log is not None and log.facts.model_buffers:
-        return Clear("it computes on the CPU, and there is no GPU for it", (fact(log, "model_buffers", _buffers(log)),))
+        return Clear("it computes on the CPU, and there is no GPU for it", (fact(log, "model_buffers", buffers(log)),))
     if symptoms.pod is not None:
         return Clear("the pod asks for no GPU", (asks_for_gpus(0),))
     return Undecided(NEEDS_START)
 
 
-def layers_on_cpu(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
-    """What of a model on a GPU lies in host memory: a sentence and its lines; None when nothing does that should not.
-
-    The input embeddings always stay in host memory, so buffers alone say nothing while all layers are offloaded.
-    """
-    facts = log.facts
-    if not facts.on_gpu:
-        return None
-    parts: list[str] = []
-    evidence: list[Evidence] = []
-    if facts.layers_offloaded is not None and facts.layers and facts.layers_offloaded < facts.layers:
-        parts.append(f"{facts.layers - facts.layers_offloaded} of {facts.layers} layers run on the CPU")
-        offloaded = f"offloaded {facts.layers_offloaded}/{facts.layers} layers to GPU"
-        evidence.append(fact(log, "layers_offloaded", offloaded))
-    if kept := host_bytes(facts.kv_buffers):
-        parts.append(f"{kept / MIB:,.0f} of {facts.kv_bytes / MIB:,.0f} MiB of the KV cache lie in host memory")
-        evidence.append(fact(log, "kv_buffers", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
-    return (" and ".join(parts), tuple(evidence)) if parts else None
-
-
-def _layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    log = symptoms.log
-    if log is None or not log.facts.model_buffers:
-        return _unsplit(symptoms)
-    if not log.facts.on_gpu:
-        return Clear("no GPU is in use, so nothing is split")
-    spilled = layers_on_cpu(log)
-    if spilled is not None:
-        if _fit_did_it(symptoms, log):
-            return Clear("what runs on the CPU was moved there by -fit, which is a finding of its own")
-        return Finding(LAYERS_ON_CPU, *spilled, first=_first(symptoms, log))
-    if (moved := _weights_on_cpu(symptoms, log)) is not None:
-        return moved
-    if log.facts.layers_offloaded is None:
-        return Undecided(NEEDS_START)
-    offloaded = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
-    return Clear("all layers and the KV cache lie on the GPU", (fact(log, "layers_offloaded", offloaded),))
-
-
-def _unsplit(symptoms: Symptoms) -> Clear | Undecided:
-    backend = backend_of(symptoms)
-    if backend is not None and not backend.is_gpu:
-        return Clear("no GPU is in use, so nothing is split")
-    if symptoms.pod is not None and gpu_given(symptoms) is None:
-        return Clear("the pod asks for no GPU, so nothing is split")
-    return Undecided(NEEDS_START)
-
-
-def _weights_on_cpu(symptoms: Symptoms, log: LogStory) -> Finding | None:
-    """Parts of layers that an argument keeps in host memory; the log counts their layers as offloaded."""
-    settings = stated(symptoms)
-    argument = next((settings[name] for name in ("-cmoe", "-ncmoe", "-ncffn", "-ot") if name in settings), None)
-    kept = host_bytes(log.facts.model_buffers)
-    usual = 0 if symptoms.model is None else symptoms.model.host_weights_bytes
-    # Half of the weights is more than any input table takes, so it is experts that were moved.
-    if argument is None or argument.values[:1] == ("0",) or kept <= usual or 2 * kept < log.facts.model_bytes:
-        return None
-    return Finding(
-        LAYERS_ON_CPU,
-        f"{kept / MIB:,.0f} of {log.facts.model_bytes / MIB:,.0f} MiB of weights are kept in host memory by an argument",
-        (shown(argument), fact(log, "model_buffers", _buffers(log))),
-        confidence=Confidence.LIKELY,
-    )
-
-
-def _fit_did_it(symptoms: Symptoms, log: LogStory) -> bool:
-    """Whether -fit chose where layers lie: it is on and they were not stated, or it said that it could not."""
-    settings = stated(symptoms)
-    if "-ngl" in settings or ("-kvo" in settings and not settings["-kvo"].on):
-        return False
-    if "-fit" in settings and settings["-fit"].values[:1] == ("off",):
-        return False
-    heard_of = log.facts.fit_changes or log.count(Topic.FIT_FAILED) or log.count(Topic.FIT_REDUCED_CONTEXT)
-    return bool(heard_of) or knows_arguments(symptoms)
-
-
-def _first(symptoms: Symptoms, log: LogStory) -> str | None:
-    """With the number that the person wrote, or the memory that is missing."""
-    settings = stated(symptoms)
-    if "-kvo" in settings and not settings["-kvo"].on:
-        return "Take --no-kv-offload out: the KV cache then lies where attention is computed."
-    if "-ngl" in settings and settings["-ngl"].values[:1] != ("all",):
-        return f"Set -ngl all in place of {settings['-ngl'].values[0]}, with a context and slots that fit."
-    if missing := host_bytes(log.facts.kv_buffers):
-        return f"Make {missing / MIB:,.0f} MiB of room on the GPU: a smaller context, fewer slots, or a q8_0 KV cache."
-    return None
-
-
-def _fit_spilled(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    log, settings = symptoms.log, stated(symptoms)
-    if "-fit" in settings and settings["-fit"].values[:1] == ("off",):
-        return Clear("-fit is off", (shown(settings["-fit"]),))
-    if log is None:
-        return Undecided(NEEDS_START)
-    failed, spilled = _failed_to_fit(log), layers_on_cpu(log)
-    if spilled is not None:
-        if not _fit_did_it(symptoms, log):
-            return Clear("what runs on the CPU was stated, or nothing says that -fit chose it")
-        sentence, evidence = spilled
-        return Finding(FIT_SPILLED, f"-fit chose that {sentence}", (*evidence, *failed))
-    if failed:
-        return Finding(
-            FIT_SPILLED,
-            "-fit could not leave its margin of free memory, and the server went on as it was told",
-            failed,
-            Severity.INFO,
-        )
-    return Clear("-fit moved no layers") if said(log, details=True) else Undecided(NEEDS_START)
-
-
-def _failed_to_fit(log: LogStory) -> tuple[Evidence, ...]:
-    if lines := heard(log, Topic.FIT_FAILED):
-        return lines
-    words = next((change for change in log.facts.fit_changes if change.startswith("failed to fit")), None)
-    return () if words is None else (Evidence(Source.LOG, words[:LONGEST]),)
-
-
-def _buffers(log: LogStory) -> str:
-    sizes = ", ".join(f"{device} {size / MIB:,.0f} MiB" for device, size in log.facts.model_buffers.items())
-    return f"model buffers: {sizes}"[:LONGEST]
-
-
-ENTRIES: Final = (GPU_NOT_USED, LAYERS_ON_CPU, FIT_SPILLED)
+ENTRIES: Final = (GPU_NOT_USED, layers.LAYERS_ON_CPU, layers.FIT_SPILLED)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(GPU_NOT_USED.id, Item.GPU, _gpu_not_used),
-    Rule(LAYERS_ON_CPU.id, Item.GPU, _layers_on_cpu),
-    Rule(FIT_SPILLED.id, Item.GPU, _fit_spilled),
+    Rule(layers.LAYERS_ON_CPU.id, Item.GPU, layers.layers_on_cpu),
+    Rule(layers.FIT_SPILLED.id, Item.GPU, layers.fit_spilled),
 )

@@ -8,7 +8,8 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.placement import build_of, fact, heard, knows_arguments, said, shown, stated
+from slotune.diagnose.rules.placement import build_of, fact, heard, said, shown, stated
+from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
 from slotune.llama.failures import FailureClass
 from slotune.llama.log_story import LogStory, Topic
@@ -228,7 +229,7 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
             (asked, Evidence(Source.SLOTS, "speculative false")),
             confidence=Confidence.LIKELY,
         )
-    if asked is None and knows_arguments(symptoms):
+    if asked is None and has_defaults(symptoms):
         return Clear("speculative decoding was not asked for")
     if said(log) and log is not None and log.facts.ready:
         return Clear("the log has no error of speculative decoding")

@@ -13,7 +13,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.placement import (
+from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
     backend_of,
@@ -21,12 +21,12 @@ from slotune.diagnose.placement import (
     fact,
     heard,
     is_official_image,
-    knows_arguments,
     said,
     shown,
     stated,
 )
 from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
@@ -93,7 +93,7 @@ def kv_pair(symptoms: Symptoms) -> tuple[str, Evidence] | None:
     if log is not None and log.facts.cache_type_k and log.facts.cache_type_v:
         pair = f"{log.facts.cache_type_k}-{log.facts.cache_type_v}"
         return pair, fact(log, "cache_type_k", f"K ({log.facts.cache_type_k}), V ({log.facts.cache_type_v})")
-    if not knows_arguments(symptoms):
+    if not has_defaults(symptoms):
         return None
     settings = stated(symptoms)
     named = [settings[name] for name in ("-ctk", "-ctv") if name in settings and settings[name].values]
@@ -170,7 +170,7 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log is not None and _left_device(log):
         return Finding(
             FLASH_ATTENTION_OFF,
-            f"{backend} has no flash attention kernel for this model's heads, or for its K/V types",
+            f"there is no flash attention kernel for {backend} and this model's heads, or its K/V types",
             heard(log, Topic.FLASH_ATTENTION_FALLBACK)
             or (fact(log, "flash_attention_fallback", (log.facts.flash_attention_fallback or "")[:LONGEST]),),
         )
@@ -185,7 +185,7 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     evidence = (shown(stated_off),) if stated_off is not None else ()
     if is_off and log is not None:
         evidence = (fact(log, "flash_attention", "flash attention is off"), *evidence)
-    by_itself = stated_off is None and knows_arguments(symptoms)
+    by_itself = stated_off is None and has_defaults(symptoms)
     return Finding(
         FLASH_ATTENTION_OFF,
         "flash attention was turned off by llama.cpp itself" if by_itself else "flash attention is off",

@@ -8,19 +8,20 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Final
 
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_number import build_of_image, build_of_text
-from slotune.llama.flag_reading import Setting, read
+from slotune.llama.flag_settings import Setting
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = [
     "NEEDS_START",
     "Backend",
     "backend_of",
+    "buffers",
     "build_of",
     "fact",
     "asks_for_gpus",
@@ -30,7 +31,6 @@ __all__ = [
     "host_bytes",
     "image_backend",
     "is_official_image",
-    "knows_arguments",
     "layers_asked",
     "said",
     "shown",
@@ -39,13 +39,13 @@ __all__ = [
     "weights_bytes",
 ]
 
+MIB: Final = 2**20
 NEEDS_START: Final = "a log with -lv 4 that holds the server's start"
 DETAILS: Final = 4
 """``-lv`` from which llama.cpp logs layers, buffers and kernels."""
 
 _HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 """As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
-_SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _OFFICIAL: Final = "ghcr.io/ggml-org/llama.cpp"
 _OFFICIAL_TAG: Final = re.compile(r"^(?:server|full|light)(?:-(?!b\d)([a-z0-9.]+))?(?:-|$)")
 
@@ -146,39 +146,22 @@ def build_of(symptoms: Symptoms) -> tuple[int, Evidence] | None:
     return None
 
 
-def knows_arguments(symptoms: Symptoms) -> bool:
-    """Whether it is known what the server was started with, so that what is not there was not stated."""
-    if symptoms.flags:
-        return True
-    pod = symptoms.pod
-    if pod is None or (pod.args and PurePosixPath(pod.args[0]).name in _SHELLS):
-        return False
-    return bool(pod.args) or any(name.startswith("LLAMA_ARG_") for name in pod.env)
-
-
 def stated(symptoms: Symptoms) -> Mapping[str, Setting]:
-    """What was stated, by the flag's first spelling; the setting that counts of each."""
-    if not knows_arguments(symptoms):
-        return {}
-    pod = symptoms.pod
-    args = symptoms.flags or (() if pod is None else pod.args)
-    reading = read(args, {} if pod is None else pod.env)
-    return {setting.flag.name: setting for setting in reading.settings}
+    """What is known to be stated, by the flag's first spelling; the setting that counts of each."""
+    return {setting.flag.name: setting for setting in settings.arguments(symptoms) or ()}
 
 
 def shown(setting: Setting) -> Evidence:
     """A setting as somebody wrote it. For flags that hold no secret."""
-    if setting.variable is not None:
-        value = setting.values[0] if setting.values else ("1" if setting.on else "")
-        return Evidence(Source.FLAGS, f"{setting.variable}={value}"[:LONGEST])
-    return Evidence(Source.FLAGS, " ".join(setting.words)[:LONGEST])
+    told = settings.said(setting)
+    return Evidence(told.source, told.text[:LONGEST])
 
 
 def told_cpu(symptoms: Symptoms) -> Evidence | None:
     """The argument that keeps everything on the processor."""
-    settings = stated(symptoms)
+    known = stated(symptoms)
     for name, value in (("-ngl", "0"), ("-dev", "none")):
-        setting = settings.get(name)
+        setting = known.get(name)
         if setting is not None and setting.values[:1] == (value,):
             return shown(setting)
     return None
@@ -227,6 +210,12 @@ def weights_bytes(symptoms: Symptoms) -> int | None:
 def host_bytes(buffers: Mapping[str, int]) -> int:
     """The part of some buffers that lies in host memory."""
     return sum(size for device, size in buffers.items() if _HOST.match(device))
+
+
+def buffers(log: LogStory) -> str:
+    """Where the weights lie, in our words: for a log whose line is not known."""
+    sizes = ", ".join(f"{device} {size / MIB:,.0f} MiB" for device, size in log.facts.model_buffers.items())
+    return f"model buffers: {sizes}"[:LONGEST]
 
 
 def fact(log: LogStory, name: str, otherwise: str) -> Evidence:

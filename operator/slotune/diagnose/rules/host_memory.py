@@ -1,0 +1,241 @@
+"""Is there enough host memory for the prompt cache and for weights on the CPU, and are they where reading is fast?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules.placement import (
+    NEEDS_START,
+    Backend,
+    backend_of,
+    build_of,
+    fact,
+    host_bytes,
+    shown,
+    stated,
+    weights_bytes,
+)
+from slotune.diagnose.rules.settings import has_defaults
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.build_defaults import defaults_of
+from slotune.llama.failures import FailureClass
+
+__all__ = [
+    "CACHE_RAM_BEYOND_LIMIT",
+    "HOST_MEMORY_PRESSURE",
+    "WEIGHTS_FROM_SLOW_STORAGE",
+    "cache_ram_beyond_limit",
+    "host_memory_pressure",
+    "weights_from_slow_storage",
+]
+
+MIB: Final = 2**20
+CACHE_ROOM: Final = 0.9
+"""Part of what is left of a memory limit that a cache may be given: the rest is for buffers that grow."""
+STEP_MIB: Final = 256
+"""Suggested sizes are multiples of this."""
+KILLED: Final = 137
+"""Exit code of a process that the kernel killed."""
+_NETWORK: Final = frozenset({"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "iscsi", "rbd", "gcsfuse", "s3"})
+"""Kinds of volumes whose pages come over a network at the first touch."""
+_LOCAL: Final = frozenset({"emptydir", "hostpath", "local", "configmap", "secret", "image", "projected", "downwardapi"})
+
+CACHE_RAM_BEYOND_LIMIT: Final = Entry(
+    id="SLT033",
+    code="CacheRAMBeyondLimit",
+    item=Item.MEMORY,
+    title="The host prompt cache may grow beyond the pod's memory limit",
+    cause="--cache-ram is 8,192 MiB where nothing is stated, whatever the container may use: the cache grows with every "
+    "prompt until the kernel kills the server (ggml-org/llama.cpp#22629, #27725; rwlove/home-ops#13936: every day and "
+    "a half).",
+    first="Set --cache-ram to what the limit leaves, or to 0 where prompts share nothing; or raise the memory limit.",
+    avoid="Do not set it to -1: then it has no limit at all.",
+    verify="The container's memory stays below its limit for days, and the pod has no OOMKilled.",
+    knobs=("cacheRAMMiB",),
+)
+
+HOST_MEMORY_PRESSURE: Final = Entry(
+    id="SLT034",
+    code="HostMemoryPressure",
+    item=Item.MEMORY,
+    title="Host memory runs out",
+    cause="Weights on the CPU, the host prompt cache, context checkpoints and buffers count against the container's "
+    "limit. Beyond it the kernel kills the server; before that, mapped weights are dropped and read from disk again "
+    "at every step.",
+    first="Raise the memory limit to the weights that stay on the host, plus --cache-ram, plus 2 GiB; or lower "
+    "--cache-ram.",
+    avoid="Do not take the limit away on a node that others use: then the node picks its victim.",
+    verify="The pod has no OOMKilled, and the node no MemoryPressure.",
+    knobs=("cacheRAMMiB", "variant"),
+)
+
+WEIGHTS_FROM_SLOW_STORAGE: Final = Entry(
+    id="SLT035",
+    code="WeightsFromSlowStorage",
+    item=Item.MEMORY,
+    title="The weights are read over a network when they are touched first",
+    cause="A mapped file is read page by page when a page is used for the first time, so the first requests after a "
+    "start wait for the network, although the server says that it is ready.",
+    first="Keep the file on the node (a local volume, or an image volume), or read it whole before serving: "
+    "--load-mode none.",
+    avoid="Do not judge the server by its first requests, and do not let it serve users before them.",
+    verify="The first long prompt after a restart takes as long as the tenth.",
+    knobs=("extraArgs",),
+)
+
+def cache_ram_beyond_limit(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Whether the cache, as it is set or by default, can outgrow the memory limit of its pod."""
+    pod, cache = symptoms.pod, _cache_ram(symptoms)
+    if cache is not None and cache[0] == 0:
+        return Clear("there is no host prompt cache", (cache[1],))
+    if pod is None:
+        return Undecided("--deployment: the memory limit of its pods")
+    if pod.memory_limit_bytes is None:
+        return Clear("the pod has no memory limit")
+    if cache is None:
+        return Undecided(NEEDS_START)
+    size, told = cache
+    taken = _host_taken(symptoms)
+    if taken is None:
+        return Undecided("the size of the weights: --url, --model FILE, or a log with -lv 4")
+    left = max(0, pod.memory_limit_bytes - taken)
+    limit = Evidence(Source.POD, f"limits.memory {pod.memory_limit_bytes / MIB:,.0f} MiB")
+    if 0 < size * MIB <= left:
+        return Clear(f"a cache of {size:,} MiB fits into the memory limit", (told, limit))
+    rest = "" if not taken else f", of which the model takes {taken / MIB:,.0f}"
+    grows = "without limit" if size < 0 else f"to {size:,} MiB"
+    fitting = int(CACHE_ROOM * left / MIB) // STEP_MIB * STEP_MIB
+    return Finding(
+        CACHE_RAM_BEYOND_LIMIT,
+        f"the host prompt cache may grow {grows}, the pod may use {pod.memory_limit_bytes / MIB:,.0f} MiB{rest}",
+        (told, limit),
+        confidence=Confidence.LIKELY,
+        first=f"Set --cache-ram {fitting}, or raise the memory limit"
+        + (f" by {size - left / MIB:,.0f} MiB." if size > 0 else "."),
+    )
+
+
+def _cache_ram(symptoms: Symptoms) -> tuple[int, Evidence] | None:
+    """(MiB, who says so); -1 has no limit. The default counts only where the arguments are known."""
+    log = symptoms.log
+    if log is not None and log.facts.cache_ram_mib is not None:
+        size = log.facts.cache_ram_mib
+        words = "prompt cache is disabled" if size == 0 else f"prompt cache is enabled, size limit: {size} MiB"
+        return size, fact(log, "cache_ram_mib", words)
+    setting = stated(symptoms).get("-cram")
+    if setting is not None and setting.values and re.fullmatch(r"-?\d+", setting.values[0]):
+        return int(setting.values[0]), shown(setting)
+    build = build_of(symptoms)
+    if not has_defaults(symptoms) or build is None:
+        return None
+    defaults = defaults_of(build[0])
+    if "-cram" in defaults.unsure:
+        return None
+    return defaults.cache_ram_mib, Evidence(Source.FLAGS, f"no --cache-ram: {defaults.cache_ram_mib} MiB by default")
+
+
+def _host_taken(symptoms: Symptoms) -> int | None:
+    """Bytes of host memory that the model takes for good; None when nobody knows where it lies, or how large it is."""
+    log = symptoms.log
+    if log is not None and log.facts.model_buffers:
+        facts = log.facts
+        return sum(host_bytes(one) for one in (facts.model_buffers, facts.kv_buffers, facts.compute_buffers))
+    backend = backend_of(symptoms)
+    if backend is None:
+        return None
+    return 0 if backend.is_gpu else weights_bytes(symptoms)
+
+
+def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Whether the server was killed for memory, or is about to be."""
+    log, pod, node = symptoms.log, symptoms.pod, symptoms.node
+    if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST:
+        line = log.failure_line
+        words = log.failure.sentence if line is None else line.text
+        told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
+        return Finding(HOST_MEMORY_PRESSURE, log.failure.sentence, (told,), Severity.CRITICAL)
+    if pod is not None and pod.last_exit is not None and (pod.last_exit[0] == "OOMKilled" or pod.last_exit[1] == KILLED):
+        reason, code = pod.last_exit
+        is_oom = reason == "OOMKilled"
+        limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
+        return Finding(
+            HOST_MEMORY_PRESSURE,
+            f"its container was killed with {reason} (exit code {code}){limit}",
+            (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
+            Severity.CRITICAL if is_oom else Severity.WARNING,
+            # A probe that failed, and an eviction, end in the same code.
+            Confidence.CERTAIN if is_oom else Confidence.POSSIBLE,
+        )
+    if node is not None and "MemoryPressure" in node.pressures:
+        return Finding(
+            HOST_MEMORY_PRESSURE,
+            f"the node {node.name} is short of memory",
+            (Evidence(Source.NODE, f"{node.name} MemoryPressure"), *_memory_events(symptoms)),
+        )
+    if (thrashing := _beyond_limit(symptoms)) is not None:
+        return thrashing
+    if events := _memory_events(symptoms):
+        return Finding(HOST_MEMORY_PRESSURE, "events tell of too little memory", events, confidence=Confidence.LIKELY)
+    if pod is None or node is None:
+        return Undecided("--deployment: exit codes of its containers, and the state of the node")
+    return Clear(f"nothing was killed for memory, and {node.name} has enough")
+
+
+def _memory_events(symptoms: Symptoms) -> tuple[Evidence, ...]:
+    events = () if symptoms.pod is None else symptoms.pod.events
+    return tuple(one for one in events if re.search(r"OOM|[Mm]emory(?: was low|Pressure)|low on resource: memory", one.text))
+
+
+def _beyond_limit(symptoms: Symptoms) -> Finding | None:
+    """Mapped weights that the CPU reads at every step, and that the limit has no room for."""
+    pod, weights = symptoms.pod, weights_bytes(symptoms)
+    limit = None if pod is None else pod.memory_limit_bytes
+    if limit is None or weights is None or weights <= limit or backend_of(symptoms) is not Backend.CPU:
+        return None
+    return Finding(
+        HOST_MEMORY_PRESSURE,
+        f"the weights take {weights / MIB:,.0f} MiB, the pod may use {limit / MIB:,.0f}: the rest is read from its file "
+        "again at every step",
+        (Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB"),),
+        confidence=Confidence.LIKELY,
+        first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
+    )
+
+
+def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Whether the weights are mapped from a network."""
+    pod = symptoms.pod
+    if pod is None:
+        return Undecided("--deployment: the volumes of its pods")
+    setting = stated(symptoms).get("-m")
+    props = None if symptoms.server is None else symptoms.server.props
+    path = setting.values[0] if setting is not None and setting.values else (props.model_path if props else "")
+    if not path.startswith("/"):
+        return Undecided("where the model file lies: -m PATH in the arguments")
+    mounts = [mount for mount in pod.volumes if PurePosixPath(path).is_relative_to(mount)]
+    if not mounts:
+        return Clear("the model file is part of the image, or of the container")
+    mount = max(mounts, key=len)
+    kind = pod.volumes[mount]
+    told = Evidence(Source.POD, f"{mount} is of {kind}"[:LONGEST])
+    if kind.lower() in _LOCAL:
+        return Clear("the model file lies on the node", (told,))
+    if kind.lower() not in _NETWORK:
+        return Undecided(f"what kind of storage is behind {mount} ({kind})")
+    mode = stated(symptoms).get("-lm")
+    if mode is not None and mode.values[:1] in (("none",), ("dio",)):
+        return Clear("the file is read whole before it serves", (shown(mode), told))
+    return Finding(
+        WEIGHTS_FROM_SLOW_STORAGE,
+        f"the weights are mapped from {kind}, so the first requests after a start wait for the network",
+        (told,),
+        Severity.INFO,
+        Confidence.LIKELY,
+    )
+
+

@@ -1,0 +1,221 @@
+"""A server on the wrong device serves on; a server that was never meant for a GPU is healthy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Confidence, Finding, Severity
+from slotune.diagnose.rules.gpu import RULES
+from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts
+from slotune.llama.log_lines import parse_log
+from slotune.llama.log_story import Line, LogStory, Seen, Topic
+from slotune.load.nvidia_smi import DeviceSnapshot
+from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, pod, server
+
+MIB = 2**20
+LOGS = Path(__file__).parents[2] / "llama" / "logs"
+
+ON_GPU = {"model_buffers": {"CUDA0": 4403 * MIB, "CPU_Mapped": 281 * MIB}, "kv_buffers": {"CUDA0": 1024 * MIB}}
+ALL = ON_GPU | {"layers_offloaded": 33, "layers": 33}
+ON_CPU = {"model_buffers": {"CPU_Mapped": 4684 * MIB}, "kv_buffers": {"CPU": 1024 * MIB}}
+
+CUDA_IMAGE = "ghcr.io/ggml-org/llama.cpp:server-cuda-b11434"
+CPU_IMAGE = "ghcr.io/ggml-org/llama.cpp:server-b11434"
+
+
+def snapshot(used_mib: int, **more: Any) -> DeviceSnapshot:
+    return DeviceSnapshot("NVIDIA L4", 1, memory_used_bytes=used_mib * MIB, **more)
+
+
+def story(name: str) -> LogStory:
+    facts = parse_log((LOGS / f"{name}.log").read_text(encoding="utf-8"))
+    return LogStory(name, facts, starts=1, verbosity=4)
+
+
+# SLT001
+
+
+def test_weights_on_the_gpu_are_where_they_should_be() -> None:
+    assert is_clear(RULES, "SLT001", of(log=log(facts=ALL), pod=pod(gpus=1)))
+
+
+def test_a_pod_that_holds_a_gpu_and_computes_on_the_cpu_is_critical() -> None:
+    story = log(facts=ON_CPU, fact_lines={"model_buffers": Line(12, "CPU_Mapped model buffer size = 4684.00 MiB")})
+    got = found(RULES, "SLT001", of(log=story, pod=pod(gpus=1)), Severity.CRITICAL)
+    assert got.confidence is Confidence.CERTAIN
+    assert got.evidence[0] == Evidence(Source.LOG, "CPU_Mapped model buffer size = 4684.00 MiB", 12)
+    assert "4,684 MiB" in got.sentence
+
+
+def test_layers_that_are_said_to_be_offloaded_prove_nothing_without_a_buffer_there() -> None:
+    facts = ON_CPU | {"layers_offloaded": 33, "layers": 33}
+    found(RULES, "SLT001", of(log=log(facts=facts), gpu=GPUFacts("NVIDIA L4")), Severity.CRITICAL)
+
+
+def test_the_log_of_a_gpu_build_that_found_none_is_worth_knowing_where_nobody_has_one() -> None:
+    found(RULES, "SLT001", of(log=story("gpu_build_without_gpu")), Severity.INFO)
+
+
+@pytest.mark.parametrize("name", ["all_defaults", "split_quantized", "flash_attention_off", "unified_pool"])
+def test_a_cpu_server_whom_nobody_gave_a_gpu_is_healthy(name: str) -> None:
+    symptoms = of(log=story(name))
+    assert is_clear(RULES, "SLT001", symptoms)
+    assert is_clear(RULES, "SLT002", symptoms)
+
+
+def test_a_driver_that_is_too_old_is_named_with_its_cure() -> None:
+    line = Line(3, "ggml_cuda_init: failed to initialize CUDA: CUDA driver version is insufficient for CUDA runtime")
+    symptoms = of(log=log({Topic.NO_USABLE_GPU: Seen(1, line, line)}))
+    got = found(RULES, "SLT001", symptoms, Severity.CRITICAL)
+    assert "driver is older" in got.sentence
+    assert "driver" in (got.first or "")
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({"pod": pod(gpus=1)}, Severity.CRITICAL),
+        ({"gpu": GPUFacts("NVIDIA L4")}, Severity.CRITICAL),
+        ({"flags": ("-m", "x.gguf", "-ngl", "99")}, Severity.WARNING),
+        ({}, Severity.INFO),
+    ],
+    ids=["the pod holds one", "one was declared", "layers were asked for", "nobody wants one"],
+)
+def test_no_usable_gpu_matters_as_much_as_somebody_wanted_one(more: dict[str, Any], severity: Severity) -> None:
+    found(RULES, "SLT001", of(log=log({Topic.NO_USABLE_GPU: 1}, facts={"no_usable_gpu": True}), **more), severity)
+
+
+def test_layers_that_a_pod_without_a_gpu_asks_for_are_a_default_and_no_wish() -> None:
+    symptoms = of(
+        log=log({Topic.NO_USABLE_GPU: 1}, facts={"no_usable_gpu": True, **ON_CPU}),
+        pod=pod("-ngl", "all", image=CPU_IMAGE),
+    )
+    assert is_clear(RULES, "SLT001", symptoms)
+
+
+@pytest.mark.parametrize("args", [("-ngl", "0"), ("--n-gpu-layers", "0"), ("--device", "none")])
+def test_a_server_that_was_told_to_use_the_cpu_does_what_it_was_told(args: tuple[str, ...]) -> None:
+    assert is_clear(RULES, "SLT001", of(log=log(facts=ON_CPU | {"no_usable_gpu": True}), flags=("-m", "x", *args)))
+
+
+def test_a_gpu_that_is_held_and_forbidden_is_wasted() -> None:
+    got = found(RULES, "SLT001", of(pod=pod("-ngl", "0", gpus=2)))
+    assert "2 GPUs" in got.sentence
+    assert [one.text for one in got.evidence] == ["asks for 2 GPUs", "-ngl 0"]
+
+
+def test_an_image_for_cpus_cannot_use_the_gpu_of_its_pod() -> None:
+    found(RULES, "SLT001", of(pod=pod(gpus=1, image=CPU_IMAGE)), Severity.CRITICAL)
+    found(RULES, "SLT001", of(pod=pod(gpus=1, image="mirror.example/ggml-org/llama.cpp:full")), Severity.CRITICAL)
+
+
+def test_an_image_for_cuda_in_a_pod_without_a_gpu_is_likely_a_mistake() -> None:
+    node = NodeFacts("gpu-node", labels={"nvidia.com/gpu.product": "NVIDIA-L4"})
+    got = found(RULES, "SLT001", of(pod=pod(image=CUDA_IMAGE), node=node))
+    assert got.confidence is Confidence.LIKELY
+    assert got.evidence[-1].text == "gpu-node has GPUs"
+
+
+@pytest.mark.parametrize(
+    "image",
+    [CPU_IMAGE, "example.org/team/server:1.2", "ghcr.io/ggml-org/llama.cpp@sha256:0123", None],
+)
+def test_a_pod_without_a_gpu_and_without_an_image_for_one_is_healthy(image: str | None) -> None:
+    node = NodeFacts("gpu-node", labels={"nvidia.com/gpu.product": "NVIDIA-L4"})
+    assert is_clear(RULES, "SLT001", of(pod=pod(image=image), node=node))
+
+
+def test_an_empty_gpu_does_not_hold_the_model() -> None:
+    model = snapshot(4)
+    got = found(RULES, "SLT001", of(device=model, server=server()), Severity.CRITICAL)
+    assert "only 4 MiB of NVIDIA L4" in got.sentence
+    assert got.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize(
+    "device",
+    [snapshot(4, shows_server=True), snapshot(19_000), DeviceSnapshot("NVIDIA L4", 1)],
+    ids=["the server is on it", "it is full", "it does not say"],
+)
+def test_a_gpu_that_may_hold_the_model_is_not_called_empty(device: DeviceSnapshot) -> None:
+    assert is_undecided(RULES, "SLT001", of(device=device, server=server()))
+
+
+def test_without_a_start_in_the_log_nobody_knows_where_the_weights_lie() -> None:
+    assert is_undecided(RULES, "SLT001", NOTHING)
+    assert is_undecided(RULES, "SLT001", of(log=log(starts=0, verbosity=3), pod=pod(gpus=1)))
+
+
+# SLT002 and SLT003
+
+
+def test_layers_that_were_left_on_the_cpu_are_counted() -> None:
+    line = Line(9, "load_tensors: offloaded 20/33 layers to GPU")
+    facts = ALL | {"layers_offloaded": 20}
+    symptoms = of(
+        log=log(facts=facts, fact_lines=MappingProxyType({"layers_offloaded": line})), pod=pod("-ngl", "20", gpus=1)
+    )
+    got = found(RULES, "SLT002", symptoms)
+    assert got.sentence == "13 of 33 layers run on the CPU"
+    assert got.evidence == (Evidence(Source.LOG, line.text, 9),)
+    assert got.first == "Set -ngl all in place of 20, with a context and slots that fit."
+    assert is_clear(RULES, "SLT003", symptoms), "it was stated"
+
+
+def test_a_kv_cache_in_host_memory_is_a_cause_of_its_own() -> None:
+    facts = ALL | {"kv_buffers": {"CPU": 1024 * MIB}}
+    got = found(RULES, "SLT002", of(log=log(facts=facts), flags=("-m", "x", "--no-kv-offload")))
+    assert "1,024 of 1,024 MiB of the KV cache" in got.sentence
+    assert "--no-kv-offload" in (got.first or "")
+
+
+def test_all_layers_on_the_gpu_with_the_input_table_on_the_host_is_as_it_should_be() -> None:
+    assert is_clear(RULES, "SLT002", of(log=log(facts=ALL)))
+
+
+def test_experts_that_an_argument_keeps_on_the_host_are_named() -> None:
+    facts = ALL | {"model_buffers": {"CUDA0": 4000 * MIB, "CPU_Mapped": 12_000 * MIB}}
+    got = found(RULES, "SLT002", of(log=log(facts=facts), flags=("-m", "x", "--cpu-moe")))
+    assert got.evidence[0] == Evidence(Source.FLAGS, "--cpu-moe")
+
+
+def test_layers_are_undecided_without_the_lines_of_level_four() -> None:
+    assert is_undecided(RULES, "SLT002", of(log=log(facts={}, verbosity=3), pod=pod(gpus=1)))
+    assert is_undecided(RULES, "SLT003", of(log=log(facts={}, verbosity=3), pod=pod(gpus=1)))
+
+
+def test_layers_that_nobody_stated_were_moved_by_fit() -> None:
+    facts = ALL | {"layers_offloaded": 20}
+    symptoms = of(log=log(facts=facts), pod=pod("-c", "32768", gpus=1))
+    assert "-fit chose that 13 of 33 layers" in found(RULES, "SLT003", symptoms).sentence
+    assert is_clear(RULES, "SLT002", symptoms), "one cause, one finding"
+
+
+def test_who_chose_the_layers_is_not_guessed_where_the_arguments_are_unknown() -> None:
+    symptoms = of(log=log(facts=ALL | {"layers_offloaded": 20}))
+    assert is_clear(RULES, "SLT003", symptoms)
+    found(RULES, "SLT002", symptoms)
+
+
+def test_a_margin_that_fit_could_not_leave_costs_nothing_while_all_layers_are_on_the_gpu() -> None:
+    change = "failed to fit params to free device memory: n_gpu_layers already set by user to 99, abort"
+    found(RULES, "SLT003", of(log=log(facts=ALL | {"fit_changes": (change,)})), Severity.INFO)
+
+
+def test_fit_that_is_off_moved_nothing() -> None:
+    assert is_clear(RULES, "SLT003", of(flags=("-m", "x", "-fit", "off")))
+    assert is_clear(RULES, "SLT003", of(log=log(facts=ALL)))
+
+
+@pytest.mark.parametrize("identifier", ["SLT001", "SLT002", "SLT003"])
+def test_every_finding_has_its_line_and_no_prompt(identifier: str) -> None:
+    secret = "draft a letter to my doctor"  # what a user may write
+    story = log(facts=ON_CPU | {"layers_offloaded": 3, "layers": 33}, failure_line=Line(4, secret))
+    said = ask(RULES, identifier, of(log=story, pod=PodFacts("p", gpus=1)))
+    if isinstance(said, Finding):
+        assert all(secret not in one.text for one in said.evidence)

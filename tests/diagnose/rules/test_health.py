@@ -1,0 +1,177 @@
+"""/health is always well; a wedge shows in what does not move, a restart in what was counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.rules.health import RULES
+from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.failures import Failure, FailureClass
+from slotune.llama.log_story import Line, Topic
+from tests.diagnose.rules.building import (
+    NOTHING,
+    found,
+    is_clear,
+    is_undecided,
+    log,
+    metrics,
+    of,
+    pod,
+    server,
+    slot,
+)
+
+# SLT110
+
+
+def looks(first: dict[str, float], later: dict[str, float], between_s: float) -> Symptoms:
+    counted = {"requests_processing": 2.0, "n_decode_total": 500.0, "prompt_tokens_total": 9000.0}
+    return of(
+        server=server(
+            metrics=metrics(**counted | first), metrics_later=metrics(**counted | later), between_s=between_s
+        )
+    )
+
+
+def test_requests_that_are_processed_for_a_minute_without_a_decode_are_a_wedge() -> None:
+    got = found(RULES, "SLT110", looks({}, {}, 75.0), Severity.CRITICAL)
+    assert got.confidence is Confidence.LIKELY
+    assert got.sentence == "2 requests are being processed, and not one decode was counted in 75 s"
+
+
+@pytest.mark.parametrize("moved", ["n_decode_total", "prompt_tokens_total"])
+def test_a_counter_that_grows_is_life(moved: str) -> None:
+    assert is_clear(RULES, "SLT110", looks({}, {moved: 9001.0}, 75.0))
+
+
+def test_a_server_that_holds_no_request_may_stand_still() -> None:
+    assert is_clear(RULES, "SLT110", looks({"requests_processing": 0}, {"requests_processing": 0}, 75.0))
+    assert is_clear(RULES, "SLT110", of(server=server(slots=(slot(0, processing=False),))))
+
+
+def test_half_a_second_without_a_decode_is_one_long_step() -> None:
+    assert is_undecided(RULES, "SLT110", looks({}, {}, 0.5))
+
+
+def test_a_build_that_answers_while_it_decodes_and_does_not_answer_is_a_wedge() -> None:
+    silent = {"/slots": 5.0, "/metrics": 5.0}
+    new = server(health_s=0.003, silent_s=silent)
+    got = found(RULES, "SLT110", of(server=new, log=log(build=11549)), Severity.CRITICAL)
+    assert got.sentence == "/metrics and /slots gave no answer for 5 s, while /health answers in 3 ms"
+    old = of(server=new, log=log(build=10400))
+    assert is_undecided(RULES, "SLT110", old), "there they wait for the decode"
+
+
+def test_a_server_that_answers_nothing_at_all_is_not_called_wedged() -> None:
+    assert is_undecided(RULES, "SLT110", of(server=server(silent_s={"/health": 5.0, "/slots": 5.0})))
+
+
+def test_a_log_alone_cannot_tell_a_server_that_hangs_from_one_that_is_idle() -> None:
+    assert is_undecided(RULES, "SLT110", NOTHING)
+    assert is_undecided(RULES, "SLT110", of(log=log()))
+
+
+# SLT111
+
+
+def failed(failure_class: FailureClass = FailureClass.CRASHED) -> dict[str, Any]:
+    return {
+        "failure": Failure(failure_class, None, "llama-server stopped itself: GGML_ASSERT(n_tokens > 0)"),
+        "failure_line": Line(300, "GGML_ASSERT(n_tokens > 0) failed"),
+    }
+
+
+def test_a_log_that_ends_in_a_crash_quotes_its_line() -> None:
+    got = found(RULES, "SLT111", of(log=log(**failed())), Severity.CRITICAL)
+    assert got.sentence.startswith("it ended: llama-server stopped itself")
+    assert got.evidence == (Evidence(Source.LOG, "GGML_ASSERT(n_tokens > 0) failed", 300),)
+
+
+def test_memory_that_ran_out_has_a_finding_of_its_own() -> None:
+    assert is_undecided(RULES, "SLT111", of(log=log(starts=0, **failed(FailureClass.OUT_OF_MEMORY_KV))))
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({"restarts": 9, "last_exit": ("Error", 1), "ready": False}, Severity.CRITICAL),
+        ({"restarts": 1, "last_exit": ("Error", 134), "ready": True}, Severity.WARNING),
+        ({"restarts": 5, "ready": True}, Severity.WARNING),
+        ({"restarts": 1, "last_exit": ("Completed", 0), "ready": True}, Severity.INFO),
+    ],
+    ids=["it does not come up", "it crashed once", "again and again", "it was asked to end"],
+)
+def test_restarts_weigh_as_much_as_their_end(more: dict[str, Any], severity: Severity) -> None:
+    got = found(RULES, "SLT111", of(pod=pod(**more)), severity)
+    assert got.evidence[0].text == f"restarts {more['restarts']}"
+
+
+def test_the_reason_in_the_log_goes_with_the_restarts_of_the_pod() -> None:
+    got = found(RULES, "SLT111", of(pod=pod(restarts=1, last_exit=("Error", 134), ready=True), log=log(**failed())))
+    assert "GGML_ASSERT" in got.sentence
+
+
+def test_several_starts_in_a_log_may_be_somebodys_doing() -> None:
+    found(RULES, "SLT111", of(log=log(starts=3)), Severity.INFO)
+
+
+def test_one_start_and_no_restart_is_healthy() -> None:
+    assert is_clear(RULES, "SLT111", of(pod=pod()))
+    assert is_clear(RULES, "SLT111", of(log=log()))
+    assert is_undecided(RULES, "SLT111", NOTHING)
+    assert is_undecided(RULES, "SLT111", of(log=log(starts=0)))
+
+
+# SLT112
+
+ERROR = "failed to initialize speculative decoding context: draft vocab does not match"
+
+
+def test_speculation_that_failed_is_found_by_its_error() -> None:
+    got = found(RULES, "SLT112", of(log=log(facts={"speculation_error": ERROR})))
+    assert got.evidence == (Evidence(Source.LOG, ERROR),)
+    found(RULES, "SLT112", of(log=log({Topic.SPECULATION_FAILED: 1})))
+
+
+def test_slots_that_do_not_speculate_though_they_were_asked_to() -> None:
+    slots = (slot(0, speculative=False), slot(1, speculative=False))
+    symptoms = of(server=server(slots=slots), flags=("-m", "x", "--spec-type", "ngram-mod"))
+    assert found(RULES, "SLT112", symptoms).confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize(
+    "symptoms",
+    [
+        of(log=log(facts={"speculation": True, "ready": True})),
+        of(log=log(facts={"ready": True})),
+        of(pod=pod("-np", "2")),
+        of(pod=pod("--spec-type", "none")),
+        of(server=server(slots=(slot(0, speculative=True),)), flags=("-m", "x", "-md", "d.gguf")),
+    ],
+    ids=["set up", "no error", "not asked for", "asked not to", "slots speculate"],
+)
+def test_speculation_that_works_or_was_never_wanted_is_clear(symptoms: Symptoms) -> None:
+    assert is_clear(RULES, "SLT112", symptoms)
+
+
+def test_speculation_is_undecided_without_arguments_and_start() -> None:
+    assert is_undecided(RULES, "SLT112", NOTHING)
+    assert is_undecided(RULES, "SLT112", of(log=log(starts=0)))
+
+
+# SLT113
+
+
+def test_an_ini_file_behind_the_arguments_is_worth_knowing() -> None:
+    got = found(RULES, "SLT113", of(log=log(facts={"config_files": ("/etc/llama.cpp/config.ini",)})), Severity.INFO)
+    assert "/etc/llama.cpp/config.ini" in got.sentence
+
+
+def test_a_start_without_one_is_clear() -> None:
+    assert is_clear(RULES, "SLT113", of(log=log()))
+    assert is_undecided(RULES, "SLT113", NOTHING)
+    assert is_undecided(RULES, "SLT113", of(log=log(starts=0)))

@@ -118,18 +118,19 @@ async def test_it_says_what_it_will_send_before_it_sends_and_keeps_to_it() -> No
 
 
 async def test_never_two_at_a_time_and_a_pause_between() -> None:
-    in_flight: list[int] = []
+    took: list[float] = []
 
-    def watched(received: Received) -> Script:
-        in_flight.append(server.in_flight)
-        return answer(received)
+    def timed(received: Received) -> Script:
+        script = answer(received)
+        took.append(script[-1][0])
+        return script
 
-    server = serving(**{CHAT: watched})
-    async with server:
+    async with serving(**{CHAT: timed}) as server:
         await probe_server(server.url, None, look(), announce=nothing)
-    assert in_flight == [0] * 7
     arrived = [one.arrived_s for one in chats(server)]
-    assert all(later - earlier >= 0.1 for earlier, later in zip(arrived, arrived[1:], strict=False))
+    assert len(arrived) == 7
+    ended = [at + took_s for at, took_s in zip(arrived, took, strict=True)]
+    assert all(begin >= end + 0.09 for end, begin in zip(ended[:-1], arrived[1:], strict=True))
 
 
 async def test_prompts_share_nothing_but_the_last_two_which_are_the_same() -> None:
@@ -154,9 +155,11 @@ async def test_a_prompt_sent_again_tells_what_the_cache_kept() -> None:
     assert facts.cached_tokens_again == 400
 
 
-async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server() -> None:
+async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slotune.gathering.probe._PROMPT_LIMIT_S", 0.4)
+
     def slow(received: Received) -> Script:
-        return answer(received, tokens_per_s=40.0)
+        return answer(received, tokens_per_s=400.0)
 
     async with serving() as server:
         small = await probe_server(server.url, None, look(256), requests=1, announce=nothing)
@@ -164,7 +167,7 @@ async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server() -> 
     async with serving(**{CHAT: slow}) as server:
         facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
     assert facts.prompt_tokens < 200
-    assert facts.prefill_tokens_per_s == pytest.approx(40.0)
+    assert facts.prefill_tokens_per_s == pytest.approx(400.0)
 
 
 async def test_a_server_that_others_use_is_not_waited_for_long() -> None:

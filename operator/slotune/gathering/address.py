@@ -25,20 +25,20 @@ def base_address(url: str) -> str:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise InvalidInputError("--url", _shown(text), f"is no address ({error}): give one {_EXAMPLE}") from error
+    except ValueError as error:  # its own words may repeat a password
+        raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}") from error
     if "@" in parts.netloc:
         cure = "has a name or password in it, which would be printed: leave it out; a key goes into --api-key-file FILE"
         raise InvalidInputError("--url", None, cure)
     if "://" not in text:
         raise InvalidInputError("--url", _shown(text), f"must begin with http:// or https://, {_EXAMPLE}")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not _is_plain(parts.netloc):
         raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
     base = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
     try:
         httpx.URL(base)
     except httpx.InvalidURL as error:
-        raise InvalidInputError("--url", _shown(text), f"is no address ({error}): give one {_EXAMPLE}") from error
+        raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}") from error
     return base
 
 
@@ -52,6 +52,10 @@ def usable_key(key: str | None) -> str | None:
     if not (bare.isascii() and bare.isprintable()):
         raise InvalidInputError("--api-key-file", None, "must hold one key of plain characters on a single line")
     return bare or None
+
+
+def _is_plain(netloc: str) -> bool:
+    return netloc.isprintable() and not any(letter.isspace() for letter in netloc)
 
 
 def _shown(text: str) -> str:

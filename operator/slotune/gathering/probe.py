@@ -44,14 +44,16 @@ _PROMPT_LIMIT_S = 4.0
 _SHORT_REQUESTS = 2
 """The first only warms up what a fresh server has not run yet."""
 _SHORT_WORDS = 6
+_SHORT_TOKENS = 128
+"""Of a short prompt at most, with the template around it."""
 _SHORT_ANSWER_TOKENS = 4
 _LEAST_WORDS = 24
 _FRAME_TOKENS = 64
 """What template and marker add to a prompt, at most."""
 _TOKENS_PER_WORD = 3.0
 """Where the server does not tokenize for others; most models make one or two."""
-_IDLE_WAIT_S = 3.0
-"""For the first request; others only wait for the one before them to end."""
+_IDLE_WAIT_S = (3.0, 2.0, 0.3)
+"""For the first request, for each after it, and for any once the server was not idle."""
 _PAUSE_S = (0.1, 1.0)
 """Least and most between two requests; else half of what the last one took."""
 _CALL_LIMIT_S = 2.0
@@ -118,7 +120,7 @@ async def probe_server(
         except IdleProbeError as error:
             raise ProbeError(base, str(error)) from error
         again = await talk.send(words, ANSWER_TOKENS, seed)
-        was_idle = talk.was_idle and await _is_idle(server, _CALL_LIMIT_S)
+        was_idle = talk.was_idle and await _is_idle(server, _IDLE_WAIT_S[1])
         after = await _tokens_counted(server)
     if before is not None and after is not None and after - before > talk.tokens_made + _FRAME_TOKENS:
         was_idle = False
@@ -146,7 +148,7 @@ async def probe_server(
 def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
     """One sentence: what will be sent, at most."""
     count = _SHORT_REQUESTS + requests + 1
-    prompts = (requests + 1) * prompt_tokens + _SHORT_REQUESTS * _FRAME_TOKENS
+    prompts = (requests + 1) * prompt_tokens + _SHORT_REQUESTS * _SHORT_TOKENS
     answers = (requests + 1) * ANSWER_TOKENS + _SHORT_REQUESTS * _SHORT_ANSWER_TOKENS
     return (
         f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens and {answers:,} answer tokens "
@@ -173,7 +175,8 @@ class _Talk:
         """One request; None when the time that is left would not do for it."""
         if self.took_s is not None:
             await asyncio.sleep(min(max(self.took_s / 2, _PAUSE_S[0]), _PAUSE_S[1]))
-        patience_s = _IDLE_WAIT_S if self.took_s is None else _CALL_LIMIT_S
+        first_s, next_s, busy_s = _IDLE_WAIT_S
+        patience_s = first_s if self.took_s is None else next_s if self.was_idle else busy_s
         self.was_idle = await _is_idle(self.server, min(patience_s, self._left())) and self.was_idle
         if self._left() <= (self.took_s or 0.0):
             return None

@@ -182,7 +182,7 @@ def test_a_repeated_report_is_as_many_looks() -> None:
 
 
 def test_several_devices_of_a_report_are_one_look() -> None:
-    second = "\n".join(full().splitlines()[9:]).replace("00:03.0", "00:04.0")
+    second = "\n".join(full().splitlines()[8:]).replace("00:03.0", "00:04.0")
     got = parse_nvidia_smi(full() + second)
     assert (got.name, got.samples, got.memory_used_bytes) == ("2 x NVIDIA L4", 1, 2 * 19211 * MIB)
 

@@ -7,6 +7,7 @@ processes below. CSV has the columns that somebody asked for, in the order of th
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +73,8 @@ class SmiDevice:
 def _number(value: str | None) -> float | None:
     """The number that ``value`` begins with (``78 W``, ``47C``); None for ``[N/A]``, ``ERR!`` and the like."""
     match = _NUMBER.match(value or "")
-    return None if match is None else float(match[1] or match[2])
+    number = math.inf if match is None else float(match[1] or match[2])
+    return number if math.isfinite(number) else None
 
 
 def _mib(value: str | None) -> int | None:

@@ -76,6 +76,11 @@ def test_a_driver_that_is_too_old_is_named_with_its_cure() -> None:
     assert "driver" in (got.first or "")
 
 
+def test_a_build_for_gpus_whose_driver_found_none_may_be_on_the_wrong_machine() -> None:
+    line = Line(3, "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected")
+    found(RULES, "SLT001", of(log=log({Topic.NO_USABLE_GPU: Seen(1, line, line)})))
+
+
 @pytest.mark.parametrize(
     ("more", "severity"),
     [

@@ -175,3 +175,7 @@ def test_a_start_without_one_is_clear() -> None:
     assert is_clear(RULES, "SLT113", of(log=log()))
     assert is_undecided(RULES, "SLT113", NOTHING)
     assert is_undecided(RULES, "SLT113", of(log=log(starts=0)))
+
+
+def test_a_crash_before_the_start_that_came_up_is_no_longer_critical() -> None:
+    found(RULES, "SLT111", of(log=log(starts=2, facts={"ready": True}, **failed())))

@@ -192,7 +192,7 @@ def test_weights_that_come_over_a_network_are_told(kind: str, severity: Severity
 
 @pytest.mark.parametrize("kind", ["emptyDir", "hostPath", "image"])
 def test_weights_on_the_node_are_fast(kind: str) -> None:
-    assert is_clear(RULES, "SLT035", of(pod=pod(volumes={"/models": kind, "/tmp": "nfs"})))
+    assert is_clear(RULES, "SLT035", of(pod=pod(volumes={"/models": kind, "/scratch": "nfs"})))
     assert is_clear(RULES, "SLT035", of(pod=pod(volumes={"/data": "nfs"})))
 
 
@@ -224,3 +224,15 @@ def test_a_start_without_a_failed_allocation_is_clear() -> None:
     assert is_clear(RULES, "SLT036", of(log=log()))
     assert is_undecided(RULES, "SLT036", NOTHING)
     assert is_undecided(RULES, "SLT036", of(log=log(starts=0)))
+
+
+def test_a_host_cache_without_memory_is_no_full_gpu() -> None:
+    line = Line(60, "failed to allocate memory for prompt cache state: std::bad_alloc")
+    story = log({Topic.OUT_OF_MEMORY: Seen(1, line, line)}, facts=CUDA)
+    assert is_clear(RULES, "SLT036", of(log=story))
+    found(RULES, "SLT034", of(log=story))
+
+
+def test_a_start_that_failed_before_the_one_that_came_up_is_no_longer_critical() -> None:
+    failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
+    found(RULES, "SLT036", of(log=log(facts=CUDA | {"ready": True}, failure=failure, starts=2)))

@@ -38,6 +38,7 @@ EMPTY_SHARE: Final = 0.1
 """Of the weights: a GPU that holds less than this of them does not hold the model. The driver alone takes some MiB."""
 EMPTY_BYTES: Final = 64 * MIB
 """The same where the size of the weights is not known: any CUDA program takes more than this for its context."""
+OLD_DRIVER: Final = "the driver is older than the CUDA that the image was built with"
 
 GPU_NOT_USED: Final = Entry(
     id="SLT001",
@@ -82,14 +83,15 @@ def _by_line(symptoms: Symptoms) -> Finding | None:
     if given is None and driver is None and symptoms.pod is not None:
         return None  # a pod without a GPU, and an argument that is its default
     asked = given or layers_asked(symptoms)
-    severity, confidence = _weight(surely=given is not None or driver is not None, asked=asked is not None)
+    surely = given is not None or driver == OLD_DRIVER
+    severity, confidence = _weight(surely=surely, asked=asked is not None or driver is not None)
     return Finding(
         GPU_NOT_USED,
         "llama-server found no usable GPU and computes on the CPU" + ("" if driver is None else f": {driver}"),
         lines if asked is None else (*lines, asked),
         severity,
         confidence,
-        first=None if driver is None else "Update the node's driver, or take an image built with an older CUDA.",
+        first=None if driver != OLD_DRIVER else "Update the node's driver, or take an image built with an older CUDA.",
     )
 
 
@@ -133,7 +135,7 @@ def _driver_words(log: LogStory) -> str | None:
     seen = log.seen.get(Topic.NO_USABLE_GPU)
     for line in () if seen is None else (seen.first, seen.last):
         if re.search(r"driver version is insufficient|unsupported display driver", line.text):
-            return "the driver is older than the CUDA that the image was built with"
+            return OLD_DRIVER
         if re.search(r"failed to initialize (?:CUDA|ROCm|HIP)|no (?:CUDA|ROCm)-capable device", line.text):
             return "it was built for GPUs, and its driver found none"
     return None

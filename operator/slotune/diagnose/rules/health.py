@@ -158,13 +158,10 @@ def _restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if pod is not None and (pod.restarts or pod.last_exit is not None):
         return _restarted(pod, log)
     if log is not None and failure is not None and not is_memory:
-        return Finding(
-            RESTARTING,
-            f"it ended: {failure.sentence}",
-            (_end(log),),
-            Severity.CRITICAL,
-            first=None,
-        )
+        again = log.starts > 1 and log.facts.ready
+        how = "it was started again after it ended" if again else "it ended"
+        severity = Severity.WARNING if again else Severity.CRITICAL
+        return Finding(RESTARTING, f"{how}: {failure.sentence}", (_end(log),), severity)
     if log is not None and log.starts > 1:
         return Finding(
             RESTARTING,

@@ -15,6 +15,7 @@ from slotune.diagnose.rules.placement import (
     backend_of,
     build_of,
     fact,
+    heard,
     host_bytes,
     shown,
     stated,
@@ -24,6 +25,7 @@ from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.failures import FailureClass
+from slotune.llama.log_story import Topic
 
 __all__ = [
     "CACHE_RAM_BEYOND_LIMIT",
@@ -31,6 +33,7 @@ __all__ = [
     "WEIGHTS_FROM_SLOW_STORAGE",
     "cache_ram_beyond_limit",
     "host_memory_pressure",
+    "is_about_prompt_cache",
     "weights_from_slow_storage",
 ]
 
@@ -158,7 +161,9 @@ def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
         line = log.failure_line
         words = log.failure.sentence if line is None else line.text
         told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
-        return Finding(HOST_MEMORY_PRESSURE, log.failure.sentence, (told,), Severity.CRITICAL)
+        again = log.starts > 1 and log.facts.ready
+        severity = Severity.WARNING if again else Severity.CRITICAL
+        return Finding(HOST_MEMORY_PRESSURE, log.failure.sentence, (told,), severity)
     if pod is not None and pod.last_exit is not None and (pod.last_exit[0] == "OOMKilled" or pod.last_exit[1] == KILLED):
         reason, code = pod.last_exit
         is_oom = reason == "OOMKilled"
@@ -179,11 +184,18 @@ def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
         )
     if (thrashing := _beyond_limit(symptoms)) is not None:
         return thrashing
+    if log is not None and (lines := tuple(filter(is_about_prompt_cache, heard(log, Topic.OUT_OF_MEMORY)))):
+        return Finding(HOST_MEMORY_PRESSURE, "the host prompt cache did not get the memory that it asked for", lines)
     if events := _memory_events(symptoms):
         return Finding(HOST_MEMORY_PRESSURE, "events tell of too little memory", events, confidence=Confidence.LIKELY)
     if pod is None or node is None:
         return Undecided("--deployment: exit codes of its containers, and the state of the node")
     return Clear(f"nothing was killed for memory, and {node.name} has enough")
+
+
+def is_about_prompt_cache(line: Evidence) -> bool:
+    """Whether a failed allocation is one of the host prompt cache, after which the server goes on without it."""
+    return "memory for prompt" in line.text
 
 
 def _memory_events(symptoms: Symptoms) -> tuple[Evidence, ...]:

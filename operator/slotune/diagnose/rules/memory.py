@@ -196,8 +196,7 @@ def _kv_pool_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
         facts = log.facts
         pool = "" if facts.context_total is None else f" of {facts.context_total:,} tokens"
         slots = "" if facts.slots is None else f", which {facts.slots} slots share,"
-        times = "once" if count == 1 else f"{count:,} times"
-        return Finding(KV_POOL_FULL, f"the KV cache{pool}{slots} was full {times}", heard(log, Topic.KV_FULL))
+        return Finding(KV_POOL_FULL, f"the KV cache{pool}{slots} was full {_times(count)}", heard(log, Topic.KV_FULL))
     if said(log) or log.requests is not None:
         return Clear("the KV cache was never full")
     return Undecided("a log that holds the start or an answered request")
@@ -220,14 +219,20 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
             GPU_MEMORY_FULL,
             f"{where} ran out: {failure.sentence}",
             (told, *heard(log, Topic.OUT_OF_MEMORY)[:1]),
-            Severity.CRITICAL,
+            # The process that it happened to may have been followed by one that came up.
+            Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL,
         )
-    if count := log.count(Topic.OUT_OF_MEMORY):
-        times = "once" if count == 1 else f"{count:,} times"
-        return Finding(GPU_MEMORY_FULL, f"an allocation failed {times}", heard(log, Topic.OUT_OF_MEMORY))
+    lines = tuple(line for line in heard(log, Topic.OUT_OF_MEMORY) if not host.is_about_prompt_cache(line))
+    if lines:
+        count = log.count(Topic.OUT_OF_MEMORY)
+        return Finding(GPU_MEMORY_FULL, f"an allocation failed {_times(count)}", lines)
     if said(log):
         return Clear("every buffer was allocated")
     return Undecided("a log that holds the server's start")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 ENTRIES: Final = (

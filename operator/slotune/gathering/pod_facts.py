@@ -164,7 +164,7 @@ def _warnings(events: Iterable[Object], status: PodStatus, own: ContainerFacts |
         key = (facts.reason, facts.message)
         before, count = found.get(key, (_LONG_AGO, 0))
         found[key] = (max(before, seen), count + _count(event))
-    newest = sorted(found.items(), key=lambda one: (-one[1][0].timestamp() if one[1][0].year > 1 else 0.0, one[0]))
+    newest = sorted(found.items(), key=lambda one: one[1][0], reverse=True)
     for (reason, message), (_, count) in newest[:MOST_EVENTS]:
         yield _evidence(Source.EVENT, reason if count == 1 else f"{reason} × {count}", message)
 

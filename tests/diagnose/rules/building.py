@@ -22,7 +22,7 @@ def ask(rules: Sequence[Rule], identifier: str, symptoms: Symptoms) -> Finding |
 
 
 def found(rules: Sequence[Rule], identifier: str, symptoms: Symptoms, severity: Severity = Severity.WARNING) -> Finding:
-    """The finding of that rule, which must be one of this severity, with evidence, in a sentence as they are written."""
+    """The finding of that rule: of this severity, with evidence, in a sentence as they are written."""
     said = ask(rules, identifier, symptoms)
     assert isinstance(said, Finding), said
     assert said.id == identifier

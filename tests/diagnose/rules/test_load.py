@@ -82,7 +82,8 @@ def test_guesses_that_are_mostly_thrown_away_do_not_pay() -> None:
     ids=["half is right", "few are made", "long ones that help now and then", "none is made"],
 )
 def test_guesses_that_help_or_are_few_are_clear(drafted: int, accepted: int) -> None:
-    assert is_clear(RULES, "SLT103", of(log=log(requests=timings(40, drafted_tokens=drafted, accepted_tokens=accepted))))
+    guessing = timings(40, drafted_tokens=drafted, accepted_tokens=accepted)
+    assert is_clear(RULES, "SLT103", of(log=log(requests=guessing)))
 
 
 def test_guesses_are_undecided_without_answers_or_with_few() -> None:

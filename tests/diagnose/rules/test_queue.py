@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
@@ -112,7 +115,8 @@ def test_a_later_prompt_in_a_lower_slot_that_is_read_first_is_unfair() -> None:
         slot(0, task=9, prompt_tokens_processed=2048, decoded=0),
         slot(2, task=5, prompt_tokens_processed=0, decoded=0),
     )
-    assert "slot 0 has read 2,048 tokens" in found(RULES, "SLT052", of(server=server(slots=looks)), Severity.INFO).sentence
+    said = found(RULES, "SLT052", of(server=server(slots=looks)), Severity.INFO)
+    assert "slot 0 has read 2,048 tokens" in said.sentence
 
 
 @pytest.mark.parametrize(
@@ -135,9 +139,9 @@ def test_fairness_needs_two_prompts_that_are_read_at_once() -> None:
     assert is_clear(RULES, "SLT052", of(server=server(slots=(slot(0),))))
 
 
-def scattered(busy: float, steps: float = 1000, **more: object) -> Symptoms:
-    counters = {"n_busy_slots_per_decode": busy, "n_decode_total": steps, **SPEED}
-    own = log(facts={"slots": 16, "kv_unified": False, **more.pop("facts", {})})  # type: ignore[dict-item]  # a shorthand
+def scattered(busy: float, facts: Mapping[str, object] | None = None, **more: Any) -> Symptoms:
+    counters = {"n_busy_slots_per_decode": busy, "n_decode_total": 1000.0, **SPEED}
+    own = log(facts={"slots": 16, "kv_unified": False, **(facts or {})})
     return of(log=own, server=server(16, metrics=metrics(**counters)), **more)
 
 

@@ -83,7 +83,7 @@ def test_prompts_that_are_reused_or_read_again_for_another_reason_are_clear(symp
         of(probe=probe(cached_tokens_again=0, was_idle=False)),
         of(log=log(requests=timings(40, cached_tokens=2000))),
     ],
-    ids=["nothing is known", "few requests", "short prompts", "not counted", "others came between", "a fifth is cached"],
+    ids=["nothing is known", "few requests", "short prompts", "not counted", "others came between", "some is cached"],
 )
 def test_reuse_is_undecided_where_nothing_shows_that_there_was_something_to_reuse(symptoms: Symptoms) -> None:
     assert is_undecided(RULES, "SLT040", symptoms)
@@ -195,7 +195,8 @@ def test_similarity_is_undecided_without_it_or_the_picks() -> None:
 
 
 def test_requests_that_name_their_slot_are_told_by_the_picks_that_are_missing() -> None:
-    assert "for 35 of 40 requests" in found(RULES, "SLT044", of(log=log({OLDEST: 5}, timings(40))), Severity.INFO).sentence
+    named = of(log=log({OLDEST: 5}, timings(40)))
+    assert "for 35 of 40 requests" in found(RULES, "SLT044", named, Severity.INFO).sentence
     assert is_clear(RULES, "SLT044", of(log=log({OLDEST: 5, SIMILAR: 34}, timings(40))))
     assert is_undecided(RULES, "SLT044", of(log=log(requests=timings(40)))), "this build may print no picks"
     assert is_undecided(RULES, "SLT044", NOTHING)

@@ -28,7 +28,7 @@ PLAIN: dict[str, object] = {
 
 
 def running(asked: bool = True, speed: float | None = None, **params: object) -> ServerLook:
-    counters = {} if speed is None else {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 1000 / speed}
+    counters = {} if speed is None else {"tokens_predicted_total": 1e3, "tokens_predicted_seconds_total": 1e3 / speed}
     return server(
         model=ModelMeta("m", vocabulary=128_000),
         metrics=metrics(**counters),

@@ -121,14 +121,15 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
     evidence = (piece.evidence, prefill.evidence, decode.evidence)
     if saved < WORTH_SAVING:
         times = piece_s / step_s
-        return Clear(f"a piece of {piece.value} tokens takes as long as {times:.0f} steps of one: it is work, not weights", evidence)
+        words = f"a piece of {piece.value} tokens takes as long as {times:.0f} steps of one: that is work, not weights"
+        return Clear(words, evidence)
     if tokens is not None and tokens <= piece.value:
         return Clear(f"prompts of {tokens:,.0f} tokens fit one piece of {piece.value}", evidence)
     pieces = "" if tokens is None else f" {tokens:,.0f} tokens in about {tokens / piece.value:.0f} pieces:"
     return Finding(
         PREFILL_IN_SMALL_PIECES,
-        f"prompts are read in pieces of {piece.value} tokens:{pieces} each takes {1e3 * piece_s:.0f} ms, of which reading "
-        f"the weights is up to {1e3 * min(step_s, piece_s):.0f} ms",
+        f"prompts are read in pieces of {piece.value} tokens:{pieces} each takes {1e3 * piece_s:.0f} ms, of which "
+        f"reading the weights is up to {1e3 * min(step_s, piece_s):.0f} ms",
         evidence,
         confidence=Confidence.LIKELY,
         cost=Cost(ttft_share=saved),
@@ -165,8 +166,8 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     slow = log.seen.get(Topic.SLOW_PROMPT)
     return Finding(
         NEIGHBOURS_STALL,
-        f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all other "
-        f"answers wait {pause_s:.1f} s{felt}",
+        f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all "
+        f"other answers wait {pause_s:.1f} s{felt}",
         (*work.line_of(log), *known, *(() if slow is None else (work.quoted(slow),))),
         Severity.WARNING if is_felt else Severity.INFO,
         Confidence.LIKELY if is_felt and batch is not None else Confidence.POSSIBLE,
@@ -196,8 +197,8 @@ def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:
     is_late = promise is not None and requests.prompt_ms / max(1, requests.requests) / 1e3 > promise.ttft_s
     return Finding(
         CONTENTION,
-        f"prompts are read at {usual:,.0f} tokens/s beside others and at {alone:,.0f} alone: {100 * share:.0f} % of their "
-        "time is other requests' work",
+        f"prompts are read at {usual:,.0f} tokens/s beside others and at {alone:,.0f} alone: {100 * share:.0f} % of "
+        "their time is other requests' work",
         evidence,
         Severity.WARNING if is_late else Severity.INFO,  # a server that is used well has some of this
         Confidence.POSSIBLE,
@@ -213,7 +214,8 @@ def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided("a log of answered requests, better with --probe")
     alone_s = tokens / prefill.value
     if alone_s <= promise.ttft_s:
-        return Clear(f"{tokens:,.0f} tokens alone take {alone_s:.2f} s, {promise.ttft_s:g} s are owed", (prefill.evidence,))
+        words = f"{tokens:,.0f} tokens alone take {alone_s:.2f} s, {promise.ttft_s:g} s are owed"
+        return Clear(words, (prefill.evidence,))
     return Finding(
         PROMPT_ALONE_TOO_SLOW,
         f"reading {tokens:,.0f} tokens alone takes {alone_s:.1f} s here ({prefill.value:,.0f} tokens/s), "

@@ -88,8 +88,8 @@ def _few_connections(symptoms: Symptoms) -> Finding | Clear | Undecided:
     seen = Evidence(Source.LOG, f"{requests.requests} requests in {log.seconds:.0f} s, never two at once")
     return Finding(
         FEW_CONNECTIONS,
-        f"{requests.requests} requests came one after the other, never two at once, though there are {count.value} slots: "
-        "if more than one user is served, they queue before the server",
+        f"{requests.requests} requests came one after the other, never two at once, though there are {count.value} "
+        "slots: if more than one user is served, they queue before the server",
         (seen, count.evidence, *(() if busy is None else (busy.evidence,))),
         Severity.INFO,  # a single user who does not pause looks the same
         Confidence.POSSIBLE,
@@ -110,8 +110,8 @@ def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
     first_token_s = probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
     return Finding(
         PROXY_BUFFERS,
-        f"an answer that took the server {probe.stream_made_s:.2f} s came in within {probe.stream_s:.2f} s: its first tokens "
-        f"were held back for about {held_s:.2f} s",
+        f"an answer that took the server {probe.stream_made_s:.2f} s came in within {probe.stream_s:.2f} s: its first "
+        f"tokens were held back for about {held_s:.2f} s",
         (came, made),
         confidence=Confidence.LIKELY,
         cost=Cost(held_s, min(1.0, held_s / first_token_s)),
@@ -129,8 +129,8 @@ def _reconnects(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear(f"a new connection takes {1e3 * probe.connect_s:.0f} ms", (seen,))
     return Finding(
         KEEP_ALIVE_RECONNECTS,
-        f"a new connection takes {probe.connect_s:.2f} s of the {first_token_s:.2f} s to the first token, and llama-server "
-        "closes each after 5 s of silence or 100 requests",
+        f"a new connection takes {probe.connect_s:.2f} s of the {first_token_s:.2f} s to the first token, and "
+        "llama-server closes each after 5 s of silence or 100 requests",
         (seen,),
         confidence=Confidence.LIKELY,
         cost=Cost(probe.connect_s, share),

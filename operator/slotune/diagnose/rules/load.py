@@ -161,7 +161,7 @@ def _speculation(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return Finding(
         SPECULATION_DOES_NOT_PAY,
         f"of {drafted:,.0f} guessed tokens {accepted:,.0f} were accepted ({100 * share:.0f} %): "
-        f"{100 * accepted / predicted:.0f} % of the answers' tokens, with {drafted / predicted:.1f} guesses computed for each",
+        f"{100 * accepted / predicted:.0f} % of the answers' tokens, with {drafted / predicted:.1f} guesses for each",
         (seen,),
         confidence=Confidence.LIKELY,
     )
@@ -171,17 +171,16 @@ def _guesses(symptoms: Symptoms) -> tuple[float, float, float, Evidence] | None:
     """(Guessed, accepted, all tokens of answers, where); None: nobody counted."""
     requests = None if symptoms.log is None else symptoms.log.requests
     if requests is not None and requests.drafted_tokens:
-        text = f"{requests.requests} answers: {requests.accepted_tokens:,} accepted / {requests.drafted_tokens:,} generated"
-        counted = requests.drafted_tokens, requests.accepted_tokens, requests.predicted_tokens
-        return *counted, Evidence(Source.LOG, text)
+        drafted, accepted = requests.drafted_tokens, requests.accepted_tokens
+        seen = Evidence(Source.LOG, f"{requests.requests} answers: {accepted:,} accepted / {drafted:,} generated")
+        return drafted, accepted, requests.predicted_tokens, seen
     server = symptoms.server
     names = ("spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total")
-    if server is not None and (drafted := work.total(server, names[0])) is not None:
-        accepted, predicted = work.total(server, names[1]) or 0.0, work.total(server, "tokens_predicted_total") or 0.0
-        if drafted or predicted:
-            return drafted, accepted, predicted, Evidence(
-                Source.METRICS, f"{names[0]} {drafted:,.0f}, {names[1]} {accepted:,.0f}"
-            )
+    if server is not None and (guessed := work.total(server, names[0])) is not None:
+        right, predicted = work.total(server, names[1]) or 0.0, work.total(server, "tokens_predicted_total") or 0.0
+        if guessed or predicted:
+            text = f"{names[0]} {guessed:,.0f}, {names[1]} {right:,.0f}"
+            return guessed, right, predicted, Evidence(Source.METRICS, text)
     if requests is not None and requests.requests:
         return 0.0, 0.0, requests.predicted_tokens, Evidence(Source.LOG, f"{requests.requests} answers without a draft")
     return None

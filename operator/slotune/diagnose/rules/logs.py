@@ -56,7 +56,7 @@ def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _said(log: LogStory) -> str:
     debug = log.count(Topic.DEBUG_LINE)
     share = f" of {log.lines:,}" if log.lines else ""
-    words = f"{debug:,}{share} lines are ones that only debugging prints" if debug else "the log is one of -lv 5 or more"
+    words = f"{debug:,}{share} lines are ones that only debugging prints" if debug else "the log is one of -lv 5"
     if log.requests is not None and log.requests.predicted_tokens and debug:
         words += f", {debug / log.requests.predicted_tokens:.1f} for each token of an answer"
     return words

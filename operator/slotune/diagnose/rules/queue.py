@@ -139,8 +139,8 @@ def _by_log(symptoms: Symptoms, unseen: Undecided) -> Finding | Clear | Undecide
         return unseen
     return Finding(
         TOO_FEW_SLOTS,
-        f"{_slots(count.value)} at work {100 * min(share, 1):.0f} % of the time: who comes meanwhile waits, which a log "
-        "does not show",
+        f"{_slots(count.value)} at work {100 * min(share, 1):.0f} % of the time: who comes meanwhile waits, which a "
+        "log does not show",
         (seen,),
         Severity.INFO,
         Confidence.POSSIBLE,
@@ -180,8 +180,8 @@ def _unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
             if low.prompt_tokens_processed and not high.prompt_tokens_processed and (low.task or 0) > (high.task or 0):
                 return Finding(
                     UNFAIR_SLOTS,
-                    f"slot {low.id} has read {low.prompt_tokens_processed:,} tokens of a prompt that came after the one "
-                    f"in slot {high.id}, of which none is read yet",
+                    f"slot {low.id} has read {low.prompt_tokens_processed:,} tokens of a prompt that came after the "
+                    f"one in slot {high.id}, of which none is read yet",
                     (
                         Evidence(Source.SLOTS, f"id {low.id}: id_task {low.task}, {low.prompt_tokens_processed} read"),
                         Evidence(Source.SLOTS, f"id {high.id}: id_task {high.task}, 0 read"),
@@ -206,7 +206,8 @@ def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if server is None or busy is None:
         return Undecided("/metrics of the busy server (--url; start it with --metrics)")
     if not TWICE <= busy.value < HALF_IDLE * count.value:
-        return Clear(f"{busy.value:.1f} of {count.value} slots work in a step: hardly any lie scattered", (busy.evidence,))
+        words = f"{busy.value:.1f} of {count.value} slots work in a step: hardly any lie scattered"
+        return Clear(words, (busy.evidence,))
     # Runs of neighbours among m busy of N slots placed at random: m(N-m+1)/N; at this moment they can be counted.
     runs = _runs(server.slots) or busy.value * (count.value - busy.value + 1) / count.value
     if runs < TWICE:

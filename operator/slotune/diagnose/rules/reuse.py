@@ -58,8 +58,8 @@ def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
             return Clear(f"prompts are read again for another reason: see {SLIDING_WINDOW.id}", (known[2],))
         return Finding(
             PROMPT_COMPUTED_AGAIN,
-            f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens came "
-            "from the cache",
+            f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens "
+            "came from the cache",
             (known[2], work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
             confidence=Confidence.LIKELY if (log.verbosity or 0) >= TRACE else Confidence.POSSIBLE,
         )
@@ -184,8 +184,8 @@ def _template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if every_s is not None and every_s <= HOURLY_S:
         return Finding(
             TEMPLATE_CHANGES_PREFIX,
-            f"the chat template writes the time: prompts begin differently after {every_s:,.0f} s, and all of them are read "
-            "again",
+            f"the chat template writes the time: prompts begin differently after {every_s:,.0f} s, and all of them are "
+            "read again",
             (seen,),
             confidence=Confidence.LIKELY,
         )

@@ -76,10 +76,12 @@ def _idle_saved(symptoms: Symptoms) -> Finding | Clear | Undecided:
     cost = _saving(log)
     if updates is None or cost is None or cost.ttft_share is None:
         return Clear(f"no prompt was saved in {log.requests.requests} requests")
-    evidence = (work.quoted(updates), *(work.quoted(log.seen[one]) for one in (Topic.IDLE_SLOT_SAVED,) if one in log.seen))
+    saved = log.seen.get(Topic.IDLE_SLOT_SAVED)
+    evidence = (work.quoted(updates), *(() if saved is None else (work.quoted(saved),)))
     each = f"{updates.total_ms / log.requests.requests:.0f} ms a request"
     if cost.ttft_share < LARGE_PART:
-        return Clear(f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.1f} % of the prompts' time", evidence)
+        words = f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.1f} % of the prompts' time"
+        return Clear(words, evidence)
     known = work.cached_share(symptoms)
     is_vain = known is not None and known[0] < MOSTLY
     return Finding(

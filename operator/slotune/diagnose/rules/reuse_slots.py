@@ -43,8 +43,8 @@ def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
     named = "the slots" if count is None else f"{count.value} slots"
     return Finding(
         SLOTS_FEWER_THAN_PREFIXES,
-        f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, {similar} did: conversations "
-        f"may take turns in {named}, and there is no host cache",
+        f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, {similar} did: "
+        f"conversations may take turns in {named}, and there is no host cache",
         (work.quoted(log.seen[Topic.SLOT_BY_LRU]), work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
         Severity.INFO,  # new conversations find none either
         Confidence.POSSIBLE,

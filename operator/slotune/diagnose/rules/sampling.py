@@ -39,7 +39,12 @@ PENALTY_S: Final = 8e-9
 
 _PENALTIES: Final[Mapping[str, float]] = {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Parameter to the value that does nothing, which is llama.cpp's default."""
-_PER_TOKEN: Final[Mapping[str, float]] = {"dry_multiplier": 0.0, "mirostat": 0.0, "xtc_probability": 0.0, "n_probs": 0.0}
+_PER_TOKEN: Final[Mapping[str, float]] = {
+    "dry_multiplier": 0.0,
+    "mirostat": 0.0,
+    "xtc_probability": 0.0,
+    "n_probs": 0.0,
+}
 _TEXTS: Final = ("grammar", "json_schema")
 _FLAGS: Final[Mapping[str, str]] = {
     "--repeat-penalty": "repeat_penalty",

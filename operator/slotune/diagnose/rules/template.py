@@ -37,7 +37,9 @@ def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     probe = symptoms.probe
     if probe is None:
         return Undecided("--probe")
-    whole = Evidence(Source.PROBE, f"before a prompt of {probe.prompt_tokens:,} tokens is read: {probe.overhead_s:.3f} s")
+    whole = Evidence(
+        Source.PROBE, f"before a prompt of {probe.prompt_tokens:,} tokens is read: {probe.overhead_s:.3f} s"
+    )
     if probe.overhead_s < FELT_S:  # an upper bound, whoever else was there
         return Clear(f"all that comes before reading a prompt takes {1e3 * probe.overhead_s:.0f} ms", (whole,))
     if not probe.was_idle:
@@ -54,8 +56,8 @@ def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     tokenized = () if probe.tokenize_s is None else (Evidence(Source.PROBE, f"/tokenize: {probe.tokenize_s:.3f} s"),)
     return Finding(
         SLOW_TEMPLATE,
-        f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {extra_s:.2f} s of the {first_token_s:.2f} s to "
-        "the first token",
+        f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {extra_s:.2f} s of the "
+        f"{first_token_s:.2f} s to the first token",
         (whole, short, *tokenized),
         cost=Cost(extra_s, extra_s / first_token_s),
     )

@@ -78,7 +78,7 @@ def _finding(
 ) -> Finding:
     speed = work.user_speed(symptoms)
     facts = None if symptoms.log is None else symptoms.log.facts
-    is_on_gpu = facts is not None and facts.on_gpu and facts.layers is not None and facts.layers_offloaded == facts.layers
+    is_on_gpu = facts is not None and facts.on_gpu and facts.layers_offloaded == facts.layers is not None
     fit = max(1, math.floor(cores))
     words = f"{least}{threads} threads share {cores:g} {'core' if cores == 1 else 'cores'}"
     if is_on_gpu:

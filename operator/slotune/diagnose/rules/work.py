@@ -151,7 +151,8 @@ def busy_slots(server: ServerLook) -> Measured | None:
 def prefill_share(symptoms: Symptoms) -> float | None:
     """Part of the time in a slot that goes into the prompt; None: nobody counted."""
     requests = None if symptoms.log is None else symptoms.log.requests
-    prompt = predicted = None
+    prompt: float | None = None
+    predicted: float | None = None
     if symptoms.server is not None:
         prompt = total(symptoms.server, "prompt_seconds_total")
         predicted = total(symptoms.server, "tokens_predicted_seconds_total")

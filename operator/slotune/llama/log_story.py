@@ -118,11 +118,15 @@ class LogStory:
     starts: int = 0
     """Starts in the log; 0 when it begins after the server came up."""
     verbosity: int | None = None
-    """Least ``-lv`` that would have printed these lines; None when nothing tells."""
+    """Least ``-lv`` that would have printed the lines since the last start, as builds of 2026 count: older ones print
+    at 3 what is at 4 now. None when nothing tells."""
     lines: int = 0
     size_bytes: int = 0
     seconds: float | None = None
-    """From its first to its last time stamp; None without time stamps."""
+    """From the first to the last time stamp since the last start; None without time stamps."""
+    earlier_failure: Failure | None = None
+    """How the process before the last start ended, when the log holds it and it did not end well."""
+    earlier_failure_line: Line | None = None
 
     def count(self, topic: Topic) -> int:
         """How often it came up; 0 also when the verbosity was too low for it."""

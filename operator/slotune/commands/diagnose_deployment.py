@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from slotune.commands.diagnose import Asked, Looked, run_diagnosis
+from slotune.commands.diagnose import Asked, Looked, announce, run_diagnosis
 from slotune.commands.diagnose_helps import Helps
+from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.cluster import look_at_deployment
+from slotune.gathering.probe import probe_server
 
 __all__ = ["diagnose_deployment"]
 
@@ -24,7 +26,12 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         context=asked.context,
         container=asked.container,
         api_key=helps.key,
+        probe=_probe if asked.probe else None,
         tell=notes.append,
     )
     cure = "give the log of the pod on it: kubectl logs POD | slotune diagnose --log - --nvidia-smi FILE"
     return Looked(servers, tuple(notes), cure)
+
+
+async def _probe(url: str, key: str | None, look: ServerLook) -> ProbeFacts:
+    return await probe_server(url, key, look, announce=lambda line: announce(f"{look.url}: {line}"))

@@ -168,6 +168,8 @@ class MockServer:
     requests: list[Received] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
     """How late each write was."""
+    first_s: list[float] = field(default_factory=list)
+    """From a request's arrival to the write of its second piece: of :func:`steady`, the first token."""
     in_flight: int = 0
 
     def __post_init__(self) -> None:
@@ -242,7 +244,10 @@ class MockServer:
             at, _, connection, script, step, base = heapq.heappop(due)
             if connection.closed:
                 continue
-            late.append(clock() - at)
+            now = clock()
+            late.append(now - at)
+            if step == 1:
+                self.first_s.append(now - base)
             connection.send(script[step][1])
             step += 1
             if step < len(script):
@@ -298,6 +303,13 @@ class _Connection(asyncio.Protocol):
             self.transport.write(data)
 
 
+def quantiles_ms(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, p95, p99 and the largest, in milliseconds."""
+    ordered = sorted(seconds) or [0.0]
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    return {name: round(ordered[int(share * (len(ordered) - 1))] * 1e3, 2) for name, share in shares.items()}
+
+
 def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser(description="a server with known times")
@@ -328,13 +340,12 @@ def main() -> None:
             print(json.dumps({"port": server.port}), flush=True)
             cpu = time.process_time()
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-            late = sorted(server.late_s) or [0.0]
-            shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
-            lateness = {name: round(late[int(share * (len(late) - 1))] * 1e3, 2) for name, share in shares.items()}
+            late, first = quantiles_ms(server.late_s), quantiles_ms(server.first_s[options.skip :])
             spent = round(time.process_time() - cpu, 1)
             asked = [one.arrived_s for one in server.requests if one.method == "POST"][options.skip :]
             rate = (len(asked) - 1) / (asked[-1] - asked[0]) if len(asked) > 1 else 0.0
-            report = {"late_ms": lateness, "writes": len(late), "cpu_s": spent, "requests_per_s": round(rate, 1)}
+            report = {"late_ms": late, "first_ms": first, "writes": len(server.late_s), "cpu_s": spent}
+            report["requests_per_s"] = round(rate, 1)
             print(json.dumps(report))
 
     gc.disable()  # a pause would look like the client's error

@@ -212,7 +212,7 @@ def _bounds(promise: Promise) -> tuple[int, float]:
 
 async def _send(target: Target, bodies: Bodies, entry: TraceEntry, demand: Demand, limit_s: float) -> RequestRecord:
     async with open_session(target) as session:
-        return await exchange_alone(session, target, bodies(entry), entry, demand, limit_s)
+        return await exchange_alone(session, target, bodies(entry), entry, demand=demand, timeout_s=limit_s)
 
 
 def _judge(record: RequestRecord, promise: Promise, lag_s: float, limit_s: float) -> _Probe | None:

@@ -49,6 +49,7 @@ async def exchange_alone(
     target: Target,
     request: tuple[str, bytes],
     entry: TraceEntry,
+    *,
     demand: Demand,
     timeout_s: float,
 ) -> RequestRecord:

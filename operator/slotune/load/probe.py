@@ -100,7 +100,9 @@ async def send_probes(
             for entry in probe_entries(demand, requests, seed):
                 await wait_idle(session, target, timeout_s=idle_wait_s)
                 request = bodies.uncached(entry)
-                records.append(await exchange_alone(session, target, request, entry, demand, request_timeout_s))
+                records.append(
+                    await exchange_alone(session, target, request, entry, demand=demand, timeout_s=request_timeout_s)
+                )
     return records[1:] if len(records) >= DISCARD_FROM else records
 
 

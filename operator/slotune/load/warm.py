@@ -12,7 +12,6 @@ Costs one cold and a few warm prompts, with answers of two tokens.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -67,7 +66,11 @@ async def probe_warm(
         async with open_session(target) as session:
             for entry in _alike(demand, seed):
                 await wait_idle(session, target, timeout_s=IDLE_WAIT_S)
-                records.append(await exchange_alone(session, target, bodies(entry), entry, demand, request_timeout_s))
+                records.append(
+                    await exchange_alone(
+                        session, target, bodies(entry), entry, demand=demand, timeout_s=request_timeout_s
+                    )
+                )
     return alone(records[1:])
 
 

@@ -1,7 +1,7 @@
 """How wrong are load generators, and what do they cost? All of them report on one server whose times are known.
 
-The mock sends its first token 200 ms after a request and 64 tokens 20 ms apart, and notes when it really did: what a tool
-reports is held against that, so the mock's own lateness is nobody's error. At each rate slotune's client and its
+The mock sends its first token 200 ms after a request and 64 tokens 20 ms apart, and notes when it really did: what a
+tool reports is held against that, so the mock's own lateness is nobody's error. At each rate slotune's client and its
 peers run one after the other, each in processes of its own that are measured alike: CPU seconds and memory of the
 whole tree. Goal at 100 requests/s: at most a third of the best peer's error, with half of that peer's CPU.
 

@@ -39,7 +39,7 @@ async def test_a_search_that_goes_on_has_no_answer_to_export():
     simulation = Simulation()
     simulation.apply(owned())
     await simulation.run(lambda: bool(simulation.trials()))
-    with pytest.raises(InvalidInputError, match="has not ended|not been looked at"):
+    with pytest.raises(InvalidInputError, match=r"has not ended|not been looked at"):
         await finished_search(simulation.cluster, NAMESPACE, "chat", simulation.now)
 
 
@@ -52,7 +52,7 @@ async def test_a_name_that_is_not_there_is_answered_with_those_that_are():
 async def test_a_manifest_that_is_no_longer_valid_sends_to_its_conditions():
     simulation = await decided()
     simulation.apply(owned(replicas=0))
-    with pytest.raises(InvalidInputError, match="describe lld chat|Invalid"):
+    with pytest.raises(InvalidInputError, match=r"describe lld chat|Invalid"):
         await finished_search(simulation.cluster, NAMESPACE, "chat", simulation.now)
 
 

@@ -41,7 +41,9 @@ def export(
     """
     packed = out is not None and out.suffix == ".gz"
     if (directory is None) == (llama_deployment is None):
-        raise InvalidInputError("DIR", directory, "name the --out of a tune, or a search in a cluster with --llama-deployment")
+        raise InvalidInputError(
+            "DIR", directory, "name the --out of a tune, or a search in a cluster with --llama-deployment"
+        )
     if llama_deployment is not None:
         if form != "search":
             raise InvalidInputError(

@@ -16,6 +16,7 @@ from slotune.controller.store import Store
 from slotune.controller.survey_look import look_at_survey
 from slotune.controller.understanding import NotUnderstood, Understood, survey_digest, understand
 from slotune.controller.world import gather_trials, read_trial
+from slotune.diagnose.hints import hints
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision
 from slotune.search.replay import RecordedAnswer, RecordedSearch
@@ -59,7 +60,8 @@ async def finished_search(cluster: Cluster, namespace: str, name: str, now: date
         image_id=understood.surveyed.image_id,
     )
     results = tuple(result for trial in trials.finished if (result := result_of(trial)) is not None)
-    step = next_step(understood.refined(results), results)
+    problem = understood.refined(results)
+    step = next_step(problem, results, preferred=hints(problem, results))
     if trials.flights or not isinstance(step, Decision):
         raise InvalidInputError(
             FIELD, name, f"its search has not ended: {len(results)} trials so far; wait until its phase is an answer"

@@ -59,9 +59,11 @@ class RequestCost:
         """The same in plain words."""
         most = "" if self.sharing_known else "at most "
         lines = [
-            f"a request of {self.prompt_tokens:,.0f} computed prompt tokens and {self.output_tokens:,.0f} answered ones "
-            f"takes {most}{_s(self.total_s)} of the device: {_s(self.prefill_s)} to read, {most}{_s(self.decode_s)} to "
-            f"write{self._priced(self.total_s, ' in all')}"
+            (
+                f"a request of {self.prompt_tokens:,.0f} computed prompt tokens and {self.output_tokens:,.0f} answered "
+                f"ones takes {most}{_s(self.total_s)} of the device: {_s(self.prefill_s)} to read, "
+                f"{most}{_s(self.decode_s)} to write{self._priced(self.total_s, ' in all')}"
+            )
         ]
         if self.again_s:
             lines.append(
@@ -77,8 +79,8 @@ class RequestCost:
         if shareable >= 1:
             saves = self.per_thousand_cached_s * shareable / 1000
             lines.append(
-                f"if {shareable:,.0f} of the computed prompt tokens were a shared prefix, a cache would save {_s(saves)} "
-                f"a request{self._priced(saves)}"
+                f"if {shareable:,.0f} of the computed prompt tokens were a shared prefix, a cache would save "
+                f"{_s(saves)} a request{self._priced(saves)}"
             )
         return tuple(lines)
 

@@ -1,8 +1,9 @@
 """What a server could do at best, and the share of it that was reached.
 
-A decoded token reads every weight that takes part, and the sequence's keys and values, once: memory bandwidth over these
-bytes bounds tokens/s of one user. A prompt token takes two operations for each weight that takes part, and many tokens
-share one reading of the weights: operations/s bound prefill. (Roofline: Williams, Waterman, Patterson, CACM 2009.)
+A decoded token reads every weight that takes part, and the sequence's keys and values, once: memory bandwidth over
+these bytes bounds tokens/s of one user. A prompt token takes two operations for each weight that takes part, and many
+tokens share one reading of the weights: operations/s bound prefill. (Roofline: Williams, Waterman, Patterson, CACM
+2009.)
 Attention itself is left out of the second bound, so a long prompt reaches less of it.
 """
 

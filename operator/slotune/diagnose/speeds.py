@@ -28,7 +28,9 @@ def prefill_speed(symptoms: Symptoms) -> Speed | None:
     if (probe := symptoms.probe) is not None:
         return Speed(
             probe.prefill_tokens_per_s,
-            Evidence(Source.PROBE, f"{probe.prompt_tokens:,} tokens read at {probe.prefill_tokens_per_s:,.0f} tokens/s"),
+            Evidence(
+                Source.PROBE, f"{probe.prompt_tokens:,} tokens read at {probe.prefill_tokens_per_s:,.0f} tokens/s"
+            ),
             probe.was_idle,
         )
     requests = None if symptoms.log is None else symptoms.log.requests

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def place(cluster: Cluster, images: Images, weights: Path) -> Iterator[str]:
     with new_namespace(cluster, weights) as name:
         cluster.apply([server_of(one, images.engine, *SERVERS[one]) for one in SERVERS], name)
         for one in WELL:
-            eventually(lambda one=one: is_ready(cluster, name, one), START_LIMIT_S, f"{one} is ready")
+            eventually(partial(is_ready, cluster, name, one), START_LIMIT_S, f"{one} is ready")
         yield name
 
 
@@ -215,7 +216,10 @@ def role(*rules: tuple[str, str, str]) -> list[Object]:
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "guest"}}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "guest"}
     subject = {"kind": "ServiceAccount", "name": "guest"}
-    return [kind | {"kind": "Role", "rules": stated}, kind | {"kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}]
+    return [
+        kind | {"kind": "Role", "rules": stated},
+        kind | {"kind": "RoleBinding", "roleRef": reference, "subjects": [subject]},
+    ]
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from aiohttp import web
 from slotune.controller.kinds import DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, NODE, POD, Kind
 from slotune.gathering.deployment_pods import CLAIM, EVENT, VOLUME
 
-KINDS = {
-    one.name: one for one in (POD, NODE, DEPLOYMENT, LLAMA_DEPLOYMENT, GPU_CLASS, EVENT, CLAIM, VOLUME)
-} | {"ConfigMap": Kind("ConfigMap", "", "v1", "configmaps")}
+KINDS = {one.name: one for one in (POD, NODE, DEPLOYMENT, LLAMA_DEPLOYMENT, GPU_CLASS, EVENT, CLAIM, VOLUME)} | {
+    "ConfigMap": Kind("ConfigMap", "", "v1", "configmaps")
+}
 
 Handler = Callable[[str, web.Request], Awaitable[web.StreamResponse]]
 
@@ -115,13 +115,21 @@ class ApiServer:
         resource = resource_of(request.path)
         if resource in self.forbidden:
             return refusal(403, f'{resource} is forbidden: User "me" cannot do that')
-        if proxied := re.fullmatch(r"/api/v1/namespaces/\w+/pods/(?:https:)?([\w-]+):(\d+)/proxy(/.*)", request.path):
-            server = self.servers.get(proxied[1])
-            if server is None:
-                return refusal(503, "error trying to reach service: dial tcp 10.0.0.7:8080: connect: connection refused")
-            return await server(proxied[3], request)
-        if logged := re.fullmatch(r"/api/v1/namespaces/\w+/pods/([\w-]+)/log", request.path):
-            return self._log(logged[1], request)
+        if resource in {"pods/proxy", "pods/log"}:
+            return await self._of_pod(request)
+        return self._object(request)
+
+    async def _of_pod(self, request: web.Request) -> web.StreamResponse:
+        found = re.fullmatch(r"/api/v1/namespaces/\w+/pods/(?:https:)?([\w-]+)(?::\d+)?/(proxy|log)(.*)", request.path)
+        assert found is not None, request.path
+        if found[2] == "log":
+            return self._log(found[1], request)
+        server = self.servers.get(found[1])
+        if server is None:
+            return refusal(503, "error trying to reach service: dial tcp 10.0.0.7:8080: connect: connection refused")
+        return await server(found[3], request)
+
+    def _object(self, request: web.Request) -> web.StreamResponse:
         if request.path in self.objects:
             return web.json_response(self.objects[request.path])
         below = [one for path, one in sorted(self.objects.items()) if listed(request.path, path)]

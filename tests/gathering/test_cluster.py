@@ -57,8 +57,9 @@ class Look:
 
 
 @pytest.fixture
-async def look() -> AsyncIterator[Look]:
+async def look(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Look]:
     """A Deployment of one pod whose server is well."""
+    monkeypatch.setattr(pod_server, "BETWEEN_S", 0.01)
     async with api_server() as server:
         server.put(deployment(), pod(), node())
         server.logs[POD, False] = START
@@ -376,7 +377,11 @@ async def test_settings_of_a_config_map_and_kinds_of_volumes_are_followed(look):
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "models", "namespace": "shop"}}
     look.server.put(
         pod(POD, own, spec=spec),
-        {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "shop"}, "data": {"LLAMA_ARG_CTX_SIZE": "9"}},
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings", "namespace": "shop"},
+            "data": {"LLAMA_ARG_CTX_SIZE": "9"},
+        },
         claim | {"spec": {"volumeName": "pv"}},
         {"kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"nfs": {"server": "filer"}}},
     )

@@ -7,7 +7,7 @@ this one, so it works from a laptop as it does inside of the cluster. Nothing he
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ class ClusterReader(KubeCluster):
         previous: bool = False,
         limit_bytes: int,
         tail_lines: int | None = None,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """What a container wrote, from its beginning or the last ``tail_lines``, up to ``limit_bytes``.
 
         Raises:

@@ -55,8 +55,8 @@ class SeenPod:
     is_running: bool
     """Whether the server's container runs, so that there is something to ask."""
     has_earlier_log: bool
-    """Whether there is the log of an instance before the one whose log is the present one: while a container waits to be
-    started again, the present log is that of the instance that ended."""
+    """Whether there is a log of the instance before: while a container waits to be started again, the present log is
+    that of the instance that ended."""
 
     @property
     def name(self) -> str:

@@ -89,9 +89,7 @@ def pod_facts(
 def node_facts(node: Object) -> NodeFacts:
     """The facts of a v1 Node. Its cores are those that the machine has, not those that are left for pods."""
     metadata, status = _part(node, "metadata"), _part(node, "status")
-    labels = {
-        name: str(value) for name, value in sorted(_part(metadata, "labels").items()) if name.startswith(_LABELS)
-    }
+    labels = {name: str(value) for name, value in sorted(_part(metadata, "labels").items()) if name.startswith(_LABELS)}
     pressures = sorted(
         str(one.get("type"))
         for one in _list(status, "conditions")
@@ -208,5 +206,3 @@ def _part(holder: Object, name: str) -> Object:
 def _list(holder: Object, name: str) -> Sequence[Object]:
     found = holder.get(name)
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-
-

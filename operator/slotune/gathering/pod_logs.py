@@ -103,9 +103,7 @@ class _Head:
 async def _tail(reader: ClusterReader, namespace: str, pod: str, container: str, *, previous: bool) -> bytes:
     found = b""
     for lines in TAIL_LINES:
-        parts = reader.log_parts(
-            namespace, pod, container, previous=previous, limit_bytes=TAIL_BYTES, tail_lines=lines
-        )
+        parts = reader.log_parts(namespace, pod, container, previous=previous, limit_bytes=TAIL_BYTES, tail_lines=lines)
         async with aclosing(parts):
             found = b"".join([part async for part in parts])
         if len(found) < TAIL_BYTES:

@@ -24,6 +24,8 @@ Probe = Callable[[str, str | None, ServerLook], Awaitable[ProbeFacts]]
 DOOR_LIMIT_S: Final = 2.0
 LOOK_LIMIT_S: Final = 5.0
 """For the whole server; one that works takes less than one."""
+BETWEEN_S: Final = 0.5
+"""From one look at the metrics to the next."""
 _DOOR: Final = "/health"
 _ENDPOINTS: Final = ("/props", "/slots", "/metrics")
 
@@ -49,7 +51,7 @@ async def look_at_pod(reader: ClusterReader, place: PodPlace, api_key: str | Non
         return _shut(url, error.message)
     async with relayed(reader, place) as address:
         try:
-            look = await look_at(address, api_key, limit_s=LOOK_LIMIT_S)
+            look = await look_at(address, api_key, between_s=BETWEEN_S, limit_s=LOOK_LIMIT_S)
         except InvalidInputError as error:
             return _shut(url, error.cure.replace(address, f"pod {place.pod}"))
     return replace(look, url=url)

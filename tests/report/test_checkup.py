@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from slotune.diagnose.checkup import Outcome
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Cost
@@ -17,6 +18,55 @@ from slotune.report.text import plain
 from tests.report.checkups import LOG, LOOK, PROBE, busy, clear, examined, found, healthy, of, undecided
 
 BUSY_80 = """\
+chat.log      log of 12,345 lines (3 MiB), 1 start, -lv 4, 2 h · build b11549 ·
+              /metrics twice in 0.5 s · not /slots (off: start it with --slots)
+              · probe of 4 requests
+
+1 finding
+
+1  SLT050 TooFewSlots (warning): Requests wait for a slot
+   What       7 requests wait for the only slot.
+   Evidence   /metrics  requests_deferred 7
+              log:812  slot launch_slot_: id  0 | task 9 | processing task
+   Explains   2.4 s of the time to the first token (83 %)
+   Confidence certain
+   Cause      All slots are busy, so a new request waits until one is free
+              (ggml-org/llama.cpp#4875).
+   Try first  Raise --parallel from 1 to 8.
+   Don't      Do not quantize the weights first: requests wait for a slot, not
+              for the GPU.
+   Verify     requests_deferred stays at 0 under the same load.
+   More       docs/diagnosis.md#slt050
+
+Worth knowing
+   SLT113 ConfigFileBehindFlags: /etc/llama.ini was read
+   (docs/diagnosis.md#slt113)
+
+Roofline                 A token reads 4.7 GB of weights.
+
+Checklist
+clear      GPU        33 of 33 layers are on CUDA0
+undecided  Kernels    do attention and the KV cache run on fast kernels?
+undecided  Batch      are prompts read in pieces of the right size?
+undecided  Memory     is there enough memory for the context, the caches and the
+                      weights?
+undecided  Reuse      is a shared prefix computed once, or again and again?
+found      Queue      SLT050 TooFewSlots
+clear      Threads    4 threads, the CPU limit is 4
+undecided  Sampling   what does choosing the next token cost?
+undecided  Template   what do the chat template and tokenizing cost?
+undecided  Logging    does logging slow the server down?
+undecided  Device     is the GPU slowed down, or shared with somebody?
+undecided  Build      is this build known to be slow?
+undecided  Client     does the client or a proxy hold requests back?
+undecided  Load       is it more work than the server can do?
+found      Health     SLT113 ConfigFileBehindFlags
+
+What would decide the rest
+   slotune bench -f MANIFEST --url URL (it takes a measurement under load):
+   Batch, Reuse, Sampling, Template, Logging, Build, Client, Load
+   a log with -lv 4 that holds the start: Kernels, Memory
+   --nvidia-smi FILE, with what nvidia-smi -q prints while it works: Device
 """
 
 
@@ -59,12 +109,28 @@ def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
 def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:
     one = examined(
         Symptoms("chat.log", log=LOG),
-        undecided(Item.DEVICE, "--nvidia-smi FILE"),
-        undecided(Item.GPU, "a log with -lv 4"),
-        undecided(Item.KERNELS, "a log with -lv 4"),
+        undecided(Item.HEALTH, "something that nobody else needs"),
+        undecided(Item.TEMPLATE, "--probe"),
+        undecided(Item.CLIENT, "--probe, sent the way that users' requests go"),
     )
     needs = said(one).partition("What would decide the rest\n")[2]
-    assert "   a log with -lv 4: GPU, Kernels\n   --nvidia-smi FILE: Device\n" in needs
+    assert "   --probe: Template, Client\n   something that nobody else needs: Health\n" in needs
+
+
+def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
+    one = examined(
+        Symptoms("chat.log", log=LOG),
+        undecided(Item.REUSE, "--probe: it sends one prompt twice"),
+        undecided(Item.REUSE, "--probe, or its arguments: --deployment NAME shows them"),
+    )
+    assert "   --probe: Reuse\n" in said(one)
+
+
+def test_no_item_is_left_without_what_would_decide_it() -> None:
+    one = busy()
+    needs = said(one).partition("What would decide the rest\n")[2]
+    open_items = [item.item.value[0] for item in one.checkup.checked if item.outcome is Outcome.UNDECIDED]
+    assert [name for name in open_items if name not in needs] == []
 
 
 def test_each_server_has_a_block_and_what_could_not_be_read_is_said_once() -> None:

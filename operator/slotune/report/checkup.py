@@ -7,10 +7,11 @@ with what would decide it: an item that nobody looked at is no clean bill of hea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -30,6 +31,20 @@ LABEL_WIDTH = 14
 OUTCOME_WIDTH, ITEM_WIDTH = 9, 9
 NEEDS_LOAD = "slotune bench -f MANIFEST --url URL (it takes a measurement under load)"
 """What decides an item that no look can decide."""
+
+_MEANS: Final = tuple(
+    (re.compile(pattern), means)
+    for pattern, means in (
+        (r"--probe(?!.* while )", "--probe"),
+        (r"--deployment|its arguments|the CPU limit of its container", "--deployment NAME"),
+        (r"--nvidia-smi", "--nvidia-smi FILE, with what nvidia-smi -q prints while it works"),
+        (r"--model", "--model FILE, the weights"),
+        (r"(.*: )?a log (with -lv 4 )?that holds|the log's start", "a log with -lv 4 that holds the start"),
+        (r"a (longer )?log\b|the server's log|--log", "a log of the server under load, best with -lv 4"),
+        (r"--url|/slots|/metrics|/props|a (second )?look|two looks", "--url of the busy server, started with --metrics"),
+    )
+)
+"""What rules need begins so, and what that comes to."""
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
 _OUTCOME_STYLES = {Outcome.FOUND: "yellow", Outcome.CLEAR: "green", Outcome.UNDECIDED: "dim"}
@@ -145,13 +160,12 @@ def _look(look: ServerLook) -> list[str]:
 
 def _finding(number: int, finding: Finding, width: int) -> list[Text]:
     entry = finding.entry
-    head = f"{number:<{INDENT}}{entry.id} {entry.code}: {entry.title}"
-    sure = [f"{finding.severity.value.lower()}", f"{finding.confidence.value.lower()}"]
+    head = f"{number:<{INDENT}}{entry.id} {entry.code} ({finding.severity.value.lower()}): {entry.title}"
     parts = (
         ("What", [sentence(finding.sentence)]),
         ("Evidence", [str(evidence) for evidence in finding.evidence]),
         ("Explains", [cost_words(finding.cost)]),
-        ("Confidence", [", ".join(reversed(sure))]),
+        ("Confidence", [finding.confidence.value.lower()]),
         ("Cause", [entry.cause]),
         ("Try first", [sentence(finding.first or entry.first)]),
         ("Don't", [entry.avoid]),
@@ -206,14 +220,19 @@ def _checked_words(checked: Checked) -> str:
 
 
 def _needs(checkup: Checkup) -> dict[str, list[str]]:
-    """What would decide more, the most useful first: ``a log with -lv 4`` to ``[GPU, Kernels]``."""
+    """What would decide more, the most useful first: ``--probe`` to ``[Batch, Reuse]``."""
     needs: dict[str, list[str]] = {}
     for checked in checkup.checked:
         if checked.outcome is Outcome.UNDECIDED and not checked.undecided:
             needs.setdefault(NEEDS_LOAD, []).append(checked.item.value[0])
         for one in checked.undecided:
-            needs.setdefault(said_in_public(one.needs), []).append(checked.item.value[0])
-    return dict(sorted(needs.items(), key=lambda need: -len(need[1])))
+            needs.setdefault(_means(one.needs), []).append(checked.item.value[0])
+    return {means: list(dict.fromkeys(items)) for means, items in sorted(needs.items(), key=lambda one: -len(one[1]))}
+
+
+def _means(needs: str) -> str:
+    """What a person can do or bring; rules ask for parts of the same log or look, each in its own words."""
+    return next((means for pattern, means in _MEANS if pattern.match(needs)), said_in_public(needs))
 
 
 def _indented(words: str, width: int) -> Text:

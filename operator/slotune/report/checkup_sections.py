@@ -38,7 +38,10 @@ def _roofline(roofline: Roofline) -> Section:
         "prefill": _bound(roofline.prefill),
         "sentences": list(roofline.sentences),
     }
-    return Section("roofline", "Roofline", tuple(sentence(words) for words in roofline.sentences), document)
+    lines = [sentence(words) for words in roofline.sentences]
+    if roofline.decode.at_most is None and roofline.prefill.at_most is None and roofline.prefill.seen is None:
+        del lines[1:]  # it would only say once more that the device is not known
+    return Section("roofline", "Roofline", tuple(lines), document)
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException
 
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
@@ -91,6 +91,8 @@ def look_at_deployment(
 async def _connect_and_look(
     wanted: Wanted, namespace: str | None, kubeconfig: str | None, context: str | None
 ) -> tuple[Symptoms, ...]:
+    if why := _no_file(kubeconfig):
+        raise NoClusterError(wanted.name, why)
     try:
         reader = await ClusterReader.connect(kubeconfig, context)
     except ConfigException as error:
@@ -99,6 +101,16 @@ async def _connect_and_look(
         raise NoClusterError(wanted.name, where + said) from error
     async with reader:
         return await look_in_cluster(reader, namespace or reader.namespace, wanted)
+
+
+def _no_file(kubeconfig: str | None) -> str:
+    """What is said of a kubeconfig that is not there, before the library says it in words of its own; of several files
+    some may be missing."""
+    if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    stated = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+    is_there = any(Path(one).expanduser().is_file() for one in stated.split(os.pathsep) if one)
+    return "" if is_there else f"{stated}: there is no such file"
 
 
 async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted) -> tuple[Symptoms, ...]:

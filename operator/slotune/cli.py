@@ -163,6 +163,11 @@ def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "answer costs beside the recorded one and beside the cheapest that was recorded to keep the promise.",
     )
     replay.add_argument("file", type=Path, metavar="FILE", help="what `slotune export --format search` wrote")
+    replay.add_argument(
+        "--no-hints",
+        action="store_true",
+        help="order candidates of equal cost without what was found of trials before, to see what that saves",
+    )
     _output(replay)
     replay.set_defaults(run=_replay)
 
@@ -411,7 +416,7 @@ def _export(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace) -> int:
     from slotune.commands.replay import replay
 
-    return replay(args.file, args.output)
+    return replay(args.file, args.output, hinted=not args.no_hints)
 
 
 def _trial(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from bench.mock_server import MockServer, Received, Script
+from bench.mock_server import document as answered
 from slotune.cli import main
 from slotune.commands import diagnose as command
 from tests.commands.manifests import manifest
@@ -66,7 +67,9 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     ("arguments", "words"),
     [
         pytest.param([], ["--url", "--log", "--deployment"], id="nowhere to look"),
-        pytest.param(["--deployment", "chat", "--url", "http://127.0.0.1:1"], ["--url", "--deployment"], id="a URL too"),
+        pytest.param(
+            ["--deployment", "chat", "--url", "http://127.0.0.1:1"], ["--url", "--deployment"], id="a URL too"
+        ),
         pytest.param(["--deployment", "chat", "--log", "x.log"], ["--log", "--deployment"], id="a log too"),
         pytest.param(["--log", "x.log", "--probe"], ["--probe", "--url"], id="a probe of a log"),
         pytest.param(["--log", "x.log", "--api-key-file", "key"], ["--api-key-file", "--url"], id="a key for a log"),
@@ -160,9 +163,7 @@ def test_the_pods_of_one_log_get_a_block_each(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.count("Checklist") == 2
 
 
-def test_the_log_of_two_pods_can_not_be_that_of_one_address(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_two_pods_can_not_be_that_of_one_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "both.log").write_text(two_pods())
     line = refused(capsys, "--log", str(tmp_path / "both.log"), "--url", "http://127.0.0.1:1")
     assert "2 servers" in line
@@ -189,9 +190,7 @@ def test_an_address_where_nothing_listens_is_named(capsys: pytest.CaptureFixture
 
 
 def nginx(_: Received) -> Script:
-    from bench.mock_server import document as answer
-
-    return answer("<html><title>Welcome to nginx!</title></html>", content_type="text/html")
+    return answered("<html><title>Welcome to nginx!</title></html>", content_type="text/html")
 
 
 def test_a_server_that_is_not_llama_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,9 +213,7 @@ def locked(received: Received) -> Script:
     return {"/props": said(PROPS), "/v1/models": said(MODELS)}.get(received.path, page(METRICS))
 
 
-def test_a_key_that_is_missing_wrong_or_unreadable_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_key_that_is_missing_wrong_or_unreadable_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right, wrong, empty = tmp_path / "right", tmp_path / "wrong", tmp_path / "empty"
     right.write_text("right\n")
     wrong.write_text("wr0ng")
@@ -262,7 +259,7 @@ def test_a_server_is_only_read_unless_a_probe_is_wanted(capsys: pytest.CaptureFi
 
 
 def test_findings_do_not_change_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three requests wait in both looks, while both slots are busy."""
+    """Nine requests wait in both looks, while both slots are busy."""
     slots = [{"id": n, "n_ctx": 4096, "is_processing": True, "id_task": n} for n in range(2)]
     busy = {**METRICS, "requests_processing": 2, "requests_deferred": 9, "n_busy_slots_per_decode": 2}
     with serving(stand_in({"/slots": said(slots), "/metrics": page(busy)})) as url:
@@ -285,7 +282,8 @@ def test_a_log_and_its_server_are_one_server(capsys: pytest.CaptureFixture[str])
 
 def test_a_probe_is_announced_and_one_that_fails_leaves_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
     """This stand-in answers no request for text."""
-    with serving(stand_in()) as url:
+    idle = {**METRICS, "requests_processing": 0, "requests_deferred": 0}
+    with serving(stand_in({"/metrics": page(idle)})) as url:
         assert main(["diagnose", "--url", url, "--probe", "-o", "json"]) == 0
     shown = capsys.readouterr()
     assert "probing with" in shown.err

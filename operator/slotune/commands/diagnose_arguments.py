@@ -47,13 +47,19 @@ def _ways(diagnose: argparse.ArgumentParser) -> None:
         "--log -",
     )
     ways.add_argument(
-        "--deployment", type=object_name, metavar="NAME", help="a Deployment of a cluster: its pods, events, nodes, logs"
+        "--deployment",
+        type=object_name,
+        metavar="NAME",
+        help="a Deployment of a cluster: its pods, events, nodes, logs",
     )
     ways.add_argument(
         "-n", "--namespace", type=namespace, metavar="NAME", help="of the Deployment (the context's, else default)"
     )
     ways.add_argument(
-        "--container", type=object_name, metavar="NAME", help="the container that is llama-server, where none is for certain"
+        "--container",
+        type=object_name,
+        metavar="NAME",
+        help="the container that is llama-server, where none is for certain",
     )
     ways.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
     ways.add_argument(

@@ -71,9 +71,7 @@ def by_id(entries: Iterable[Entry]) -> Mapping[str, Entry]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
-ENTRIES: Final[Mapping[str, Entry]] = by_id(
-    entry for source in (*_RULE_MODULES, findings) for entry in source.ENTRIES
-)
+ENTRIES: Final[Mapping[str, Entry]] = by_id(entry for source in (*_RULE_MODULES, findings) for entry in source.ENTRIES)
 """Identifier to entry: everything that any output may name."""
 
 ALL_RULES: Final[tuple[Rule, ...]] = tuple(rule for module in _RULE_MODULES for rule in module.RULES)

@@ -41,7 +41,10 @@ _MEANS: Final = tuple(
         (r"--model", "--model FILE, the weights"),
         (r"(.*: )?a log (with -lv 4 )?that holds|the log's start", "a log with -lv 4 that holds the start"),
         (r"a (longer )?log\b|the server's log|--log", "a log of the server under load, best with -lv 4"),
-        (r"--url|/slots|/metrics|/props|a (second )?look|two looks", "--url of the busy server, started with --metrics"),
+        (
+            r"--url|/slots|/metrics|/props|a (second )?look|two looks",
+            "--url of the busy server, started with --metrics",
+        ),
     )
 )
 """What rules need begins so, and what that comes to."""
@@ -249,4 +252,4 @@ def _wrapped(words: str, width: int, *, hanging: int = 0) -> list[str]:
 
 def _cut(name: str, width: int) -> str:
     """The end of a long name tells more than its beginning: paths and pods differ there."""
-    return name if len(name) <= width else f"…{name[1 - width:]}"
+    return name if len(name) <= width else f"…{name[1 - width :]}"

@@ -11,7 +11,7 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.log_story import LogStory, RequestTimings, Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -104,12 +104,10 @@ _TIMINGS = re.compile(r"prompt eval time = +([\d.]+) ms / +(\d+) tokens")
 def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
     ubatch, batch = settings.ubatch_size(symptoms), settings.batch_size(symptoms)
     known = [one for one in (ubatch, batch) if one is not None and one.value > 0]
-    if not known:
+    piece = min(known, key=lambda one: one.value, default=None)
+    if piece is None or (piece.value >= USUAL_PIECE and len(known) < 2):
         return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
-    piece = min(known, key=lambda one: one.value)
     if piece.value >= USUAL_PIECE:
-        if len(known) < 2:
-            return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
         return Clear(f"prompts are read in pieces of {piece.value:,} tokens", (piece.evidence,))
     prefill, decode = work.prefill_alone(symptoms), work.decode_alone(symptoms)
     if prefill is None or decode is None:
@@ -140,28 +138,23 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     requests = None if log is None else log.requests
-    if log is None or requests is None or requests.most_busy_slots is None:
+    slowest = None if log is None else _slowest_prompt(log)
+    if log is None or requests is None or requests.most_busy_slots is None or slowest is None:
         return Undecided("a log of the server under load: --log FILE")
     if requests.most_busy_slots < 2:
         return Clear(f"no two of {requests.requests} requests ran at once")
-    slowest = _slowest_prompt(log)
-    if slowest is None:
-        return Undecided("a log of the server under load that has the timings of its prompts")
     took_s, tokens = slowest
     batch = settings.batch_size(symptoms)
     step = tokens if batch is None else min(batch.value, tokens)
     pause_s, finer_s = took_s * step / tokens, took_s * min(FINER_STEP, tokens) / tokens
-    spread = requests.decode_tokens_per_s
-    is_felt = spread is not None and spread[0] < HALVED * spread[2]
     if pause_s < LONG_PAUSE_S:
         return Clear(f"a step of the slowest prompt keeps others waiting for {pause_s:.2f} s", work.line_of(log))
     if finer_s > HALVED * pause_s:
         return Clear(f"the slowest prompt has {tokens:,} tokens: smaller steps would be no shorter", work.line_of(log))
-    if batch is None and not is_felt:
+    lost = _held_up(requests)
+    if batch is None and lost is None:
         return Undecided(f"--batch-size: a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
-    felt = "" if spread is None or not is_felt else (
-        f", and answers that run at {spread[2]:.0f} tok/s otherwise fall to {spread[0]:.0f}"
-    )
+    felt = "" if lost is None else f", and the slowest tenth of answers lost {100 * lost:.0f} % of their speed"
     known = () if batch is None else (batch.evidence,)
     slow = log.seen.get(Topic.SLOW_PROMPT)
     return Finding(
@@ -169,11 +162,17 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
         f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all "
         f"other answers wait {pause_s:.1f} s{felt}",
         (*work.line_of(log), *known, *(() if slow is None else (work.quoted(slow),))),
-        Severity.WARNING if is_felt else Severity.INFO,
-        Confidence.LIKELY if is_felt and batch is not None else Confidence.POSSIBLE,
-        Cost(speed_share=1 - spread[0] / spread[2]) if spread is not None and is_felt else Cost(),
+        Severity.INFO if lost is None else Severity.WARNING,
+        Confidence.POSSIBLE if lost is None or batch is None else Confidence.LIKELY,
+        Cost(speed_share=lost),
         f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
     )
+
+
+def _held_up(requests: RequestTimings) -> float | None:
+    """Part of their speed that the slowest tenth of answers lost; None: all run at about one speed."""
+    spread = requests.decode_tokens_per_s
+    return None if spread is None or spread[0] >= HALVED * spread[2] else 1 - spread[0] / spread[2]
 
 
 def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:

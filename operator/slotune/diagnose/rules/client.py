@@ -9,7 +9,10 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.settings import Number
+from slotune.diagnose.rules.work import Measured
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import LogStory, RequestTimings
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -69,17 +72,23 @@ LARGE_PART: Final = 0.2
 
 def _few_connections(symptoms: Symptoms) -> Finding | Clear | Undecided:
     count, log = settings.slots(symptoms), symptoms.log
+    busy = None if symptoms.server is None else work.busy_slots(symptoms.server)
+    requests = None if log is None else log.requests
     if count is not None and count.value == 1:
         return Clear("one slot takes one request at a time anyway", (count.evidence,))
-    server = symptoms.server
-    busy = None if server is None else work.busy_slots(server)
     if busy is not None and busy.value >= BESIDE:
         return Clear("requests run beside each other", (busy.evidence,))
-    requests = None if log is None else log.requests
     if log is None or requests is None or requests.most_busy_slots is None or count is None:
         return Undecided("a log of the server under load: --log FILE")
-    if requests.most_busy_slots > 1:
-        return Clear(f"up to {requests.most_busy_slots} requests ran at once")
+    return _one_by_one(log, requests, requests.most_busy_slots, count, busy)
+
+
+def _one_by_one(
+    log: LogStory, requests: RequestTimings, most: int, count: Number, busy: Measured | None
+) -> Finding | Clear | Undecided:
+    """Whether requests that never met came without a pause."""
+    if most > 1:
+        return Clear(f"up to {most} requests ran at once")
     share = work.pressed(log, 1)
     if requests.requests < work.MANY_REQUESTS or share is None:
         return Undecided("a longer log of the server under load, with time stamps")

@@ -147,17 +147,15 @@ def _speculation(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if counted is None:
         return Undecided("/metrics or a log of the server under load")
     drafted, accepted, predicted, seen = counted
-    if drafted == 0:
-        return Clear("no tokens are guessed", (seen,))
     if predicted <= 0 or drafted < OFTEN * predicted:
-        return Clear(f"few tokens are guessed: {drafted:,.0f} for {predicted:,.0f} of answers", (seen,))
+        return Clear(f"hardly any tokens are guessed: {drafted:,.0f} for {predicted:,.0f} of answers", (seen,))
     share = accepted / drafted
-    if share >= FEW_ACCEPTED:
-        return Clear(f"{100 * share:.0f} % of guessed tokens are accepted", (seen,))
+    if share >= FEW_ACCEPTED or accepted >= FEW_ACCEPTED * predicted:
+        helped = 100 * accepted / predicted
+        words = f"{100 * share:.0f} % of guessed tokens are accepted, {helped:.0f} % of the answers' tokens"
+        return Clear(words, (seen,))
     if drafted < ENOUGH_GUESSED:
         return Undecided("a longer log of the server under load")
-    if accepted >= FEW_ACCEPTED * predicted:
-        return Clear(f"{100 * accepted / predicted:.0f} % of the answers' tokens were guessed right", (seen,))
     return Finding(
         SPECULATION_DOES_NOT_PAY,
         f"of {drafted:,.0f} guessed tokens {accepted:,.0f} were accepted ({100 * share:.0f} %): "

@@ -10,7 +10,6 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Finding, Undecided
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.flag_settings import Setting
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
@@ -32,6 +31,7 @@ ENTRIES: Final = (DEBUG_LOGGING,)
 
 DEBUG: Final = 5
 """``-lv`` from which lines are written for every token."""
+DEFAULT: Final = 3
 
 
 def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -40,17 +40,13 @@ def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Finding(DEBUG_LOGGING, _said(log), (_shown(log),))
     if log is not None and log.verbosity is not None:
         return Clear(f"the log has no line that only -lv {DEBUG} would print")
-    verbose, level = settings.stated(symptoms, "-v"), _level(settings.stated(symptoms, "-lv"))
-    stated = settings.stated(symptoms, "-lv")
+    verbose, level = settings.stated(symptoms, "-v"), settings.number(symptoms, "-lv", DEFAULT)
     if verbose is not None:
         return Finding(DEBUG_LOGGING, "all messages are printed", (settings.said(verbose),))
-    if stated is not None and level is not None:
-        if level >= DEBUG:
-            return Finding(DEBUG_LOGGING, f"messages are printed up to level {level}", (settings.said(stated),))
-        return Clear(f"messages are printed up to level {level}", (settings.said(stated),))
-    if stated is None and settings.has_defaults(symptoms):
-        return Clear("the log's verbosity is the default")
-    return Undecided(f"--log FILE, or {settings.ITS_ARGUMENTS}")
+    if level is None:
+        return Undecided(f"--log FILE, or {settings.ITS_ARGUMENTS}")
+    words = f"messages are printed up to level {level.value}"
+    return Finding(DEBUG_LOGGING, words, (level.evidence,)) if level.value >= DEBUG else Clear(words, (level.evidence,))
 
 
 def _said(log: LogStory) -> str:
@@ -68,12 +64,6 @@ def _shown(log: LogStory) -> Evidence:
     if seen is None:
         return Evidence(Source.LOG, f"verbosity {log.verbosity}")
     return Evidence(Source.LOG, f"{seen.count:,} lines at debug level", seen.first.number)
-
-
-def _level(setting: Setting | None) -> int | None:
-    if setting is None or not setting.values:
-        return None
-    return int(setting.values[0]) if setting.values[0].isdecimal() else None
 
 
 RULES: Final = (Rule(DEBUG_LOGGING.id, Item.LOGGING, _debug),)

@@ -12,7 +12,9 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.settings import Number
 from slotune.diagnose.rules.waiting import BRIEF, Waiting, room_for_more, waiting
+from slotune.diagnose.rules.work import Measured
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.server_answers import Slot
 
@@ -205,13 +207,15 @@ def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:
     busy = None if server is None else work.busy_slots(server)
     if server is None or busy is None:
         return Undecided("/metrics of the busy server (--url; start it with --metrics)")
-    if not TWICE <= busy.value < HALF_IDLE * count.value:
-        words = f"{busy.value:.1f} of {count.value} slots work in a step: hardly any lie scattered"
-        return Clear(words, (busy.evidence,))
     # Runs of neighbours among m busy of N slots placed at random: m(N-m+1)/N; at this moment they can be counted.
     runs = _runs(server.slots) or busy.value * (count.value - busy.value + 1) / count.value
-    if runs < TWICE:
-        return Clear(f"busy slots lie together: about {runs:.1f} readings of the weights a step", (busy.evidence,))
+    if runs < TWICE or not TWICE <= busy.value < HALF_IDLE * count.value:
+        words = f"{busy.value:.1f} of {count.value} slots work in a step, and hardly any lie scattered"
+        return Clear(words, (busy.evidence,))
+    return _far_apart(symptoms, busy, count, runs)
+
+
+def _far_apart(symptoms: Symptoms, busy: Measured, count: Number, runs: float) -> Finding:
     speed, alone, owed = work.user_speed(symptoms), work.decode_alone(symptoms), _owed(symptoms)
     is_broken = speed is not None and owed is not None and speed.value < owed
     # A CPU is slower with every request in a step, however they lie; only a GPU's loss must have this cause.
@@ -254,9 +258,8 @@ def _most_at_once(symptoms: Symptoms) -> int | None:
     if symptoms.log is not None and symptoms.log.requests is not None:
         seen.append(symptoms.log.requests.most_busy_slots)
     if symptoms.server is not None:
-        for look in (symptoms.server.metrics, symptoms.server.metrics_later):
-            if look is not None and look.processing is not None:
-                seen.append(look.processing + (look.deferred or 0))
+        looks = (symptoms.server.metrics, symptoms.server.metrics_later)
+        seen += [(one.processing or 0) + (one.deferred or 0) for one in looks if one is not None]
     return max((one for one in seen if one is not None), default=None)
 
 

@@ -34,6 +34,8 @@ LONG_PROMPT: Final = 64
 """Tokens. What a shorter prompt could save is not worth a word."""
 ENOUGH_TOKENS: Final = 2000
 """Prompt tokens of which a share is told where the number of requests is not known."""
+SEVERAL: Final = 3
+"""Once may be chance, twice a coincidence."""
 OFTEN: Final = 0.1
 """A tenth of all requests; less is an event and no habit."""
 TRACE: Final = 4
@@ -47,15 +49,21 @@ A_TRACE: Final = "a log with -lv 4 of the server under load"
 def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if _is_off(symptoms) is True:
         return Clear(f"the prompt cache is off: see {PROMPT_CACHE_OFF.id}")
+    if symptoms.log is not None and symptoms.log.count(Topic.FULL_REPROCESSING):
+        return Clear(f"what is read again has a reason of its own: see {SLIDING_WINDOW.id}")
     probed = _probed(symptoms)
     if isinstance(probed, Finding):
         return probed
-    known = work.cached_share(symptoms)
-    log = symptoms.log
+    return _by_share(symptoms) or probed or Undecided("--probe: it sends one prompt twice")
+
+
+def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
+    """What the share of cached tokens says; None where it says nothing."""
+    known, log = work.cached_share(symptoms), symptoms.log
+    if known is None:
+        return None
     picked = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
-    if log is not None and known is not None and picked >= 3 and known[0] < HARDLY:
-        if log.count(Topic.FULL_REPROCESSING):
-            return Clear(f"prompts are read again for another reason: see {SLIDING_WINDOW.id}", (known[2],))
+    if log is not None and picked >= SEVERAL and known[0] < HARDLY:
         return Finding(
             PROMPT_COMPUTED_AGAIN,
             f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens "
@@ -63,9 +71,9 @@ def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
             (known[2], work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
             confidence=Confidence.LIKELY if (log.verbosity or 0) >= TRACE else Confidence.POSSIBLE,
         )
-    if known is not None and known[0] >= MOSTLY:
+    if known[0] >= MOSTLY:
         return Clear(f"{100 * known[0]:.0f} % of prompt tokens came from the cache", (known[2],))
-    if known is not None and known[0] < HARDLY and _are_long(symptoms, known[1]):
+    if known[0] < HARDLY and _are_long(symptoms, known[1]):
         return Finding(
             PROMPT_COMPUTED_AGAIN,
             f"{100 * known[0]:.0f} % of {known[1]:,} prompt tokens came from the cache: if your prompts begin alike, "
@@ -74,9 +82,7 @@ def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
             Severity.INFO,
             Confidence.POSSIBLE,
         )
-    if isinstance(probed, Clear):
-        return probed
-    return Undecided("--probe: it sends one prompt twice")
+    return None
 
 
 def _probed(symptoms: Symptoms) -> Finding | Clear | None:
@@ -89,8 +95,6 @@ def _probed(symptoms: Symptoms) -> Finding | Clear | None:
         return Clear(f"a prompt that was sent twice came from the cache: {again:,} of {tokens:,} tokens", (seen,))
     if not probe.was_idle:
         return None  # somebody else's prompt may have taken the slot in between
-    if symptoms.log is not None and symptoms.log.count(Topic.FULL_REPROCESSING):
-        return Clear(f"prompts are read again for another reason: see {SLIDING_WINDOW.id}", (seen,))
     return Finding(
         PROMPT_COMPUTED_AGAIN,
         f"of a prompt of {tokens:,} tokens that was sent twice, {again:,} came from the cache the second time",
@@ -112,7 +116,7 @@ def _cache_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     evidence = _what_turns_it_off(symptoms)
     log = symptoms.log
     shared = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
-    if log is not None and shared >= 3:
+    if log is not None and shared >= SEVERAL:
         evidence = (*evidence, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY]))
         words = f"the prompt cache is off, and {shared} requests got a slot that holds their beginning"
         return Finding(PROMPT_CACHE_OFF, words, evidence)
@@ -154,7 +158,7 @@ def _window(symptoms: Symptoms) -> Finding | Clear | Undecided:
         SLIDING_WINDOW,
         f"{count} of {requests} prompts were read from the start, because the model had forgotten their beginning",
         (work.quoted(log.seen[Topic.FULL_REPROCESSING]), *work.line_of(log)),
-        Severity.WARNING if share >= OFTEN and count >= 3 else Severity.INFO,
+        Severity.WARNING if share >= OFTEN and count >= SEVERAL else Severity.INFO,
         # How much of them was in the slot is not said: at most these requests lost all their prefill.
         cost=Cost(ttft_share=share),
     )

@@ -100,9 +100,7 @@ def _saving(log: LogStory) -> Cost | None:
     updates, requests = log.seen.get(Topic.CACHE_UPDATE), log.requests
     if updates is None or requests is None or not requests.requests or requests.prompt_ms + updates.total_ms <= 0:
         return None
-    return Cost(
-        updates.total_ms / requests.requests / 1e3, updates.total_ms / (updates.total_ms + requests.prompt_ms)
-    )
+    return Cost(updates.total_ms / requests.requests / 1e3, updates.total_ms / (updates.total_ms + requests.prompt_ms))
 
 
 RULES: Final = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from slotune.diagnose.cache import SIMILARITY
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
@@ -21,7 +22,7 @@ OFTEN: Final = 0.1
 MOSTLY: Final = 0.5
 
 A_LOG: Final = "a log of the server under load: --log FILE"
-_THRESHOLD = re.compile(r"> ?([\d.]+) thold")
+_THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
 
 
 def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -52,36 +53,42 @@ def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _similarity(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    setting, picks = settings.stated(symptoms, "-sps"), _picks(symptoms)
-    seen = None if symptoms.log is None else symptoms.log.seen.get(Topic.SLOT_BY_SIMILARITY)
-    match = None if seen is None else _THRESHOLD.search(seen.last.text)
-    text = match[1] if match is not None else None
-    evidence = () if seen is None else (work.quoted(seen),)
-    if setting is not None:
-        text, evidence = setting.values[0], (settings.said(setting),)
-    elif text is None:
-        if settings.has_defaults(symptoms):
-            return Clear("--slot-prompt-similarity is not stated: 0.1")
+    picks, known = _picks(symptoms), _least_similarity(symptoms)
+    if known is None:
         return Undecided(f"a log of the server under load, or {settings.ITS_ARGUMENTS}")
-    try:
-        least = float(text)
-    except ValueError:
-        return Undecided("--slot-prompt-similarity: what is stated is no number")
+    least, evidence = known
     if 0 < least <= MOSTLY:
-        return Clear(f"a slot is picked for {100 * least:.0f} % of a prompt", evidence)
+        return Clear(f"a slot is picked for {100 * least:.0f} % of a prompt", (evidence,))
     if picks is None:
         return Undecided(A_LOG)
     similar, oldest = picks
     if oldest < MOSTLY * (similar + oldest):
-        return Clear(f"{similar} of {similar + oldest} requests found a slot that holds their beginning", evidence)
+        return Clear(f"{similar} of {similar + oldest} requests found a slot that holds their beginning", (evidence,))
     return Finding(
         SLOT_SIMILARITY,
         f"a slot is picked for what it holds only above {100 * least:.0f} % of a prompt"
         f"{' (0: never)' if least == 0 else ''}, and {oldest} of {similar + oldest} requests got another one",
-        evidence,
+        (evidence,),
         Severity.INFO,
         Confidence.POSSIBLE,
     )
+
+
+def _least_similarity(symptoms: Symptoms) -> tuple[float, Evidence] | None:
+    """(Part of a prompt from which a slot is picked for it, who says so); None: nobody, or not as a number."""
+    setting = settings.stated(symptoms, "-sps")
+    if setting is not None:
+        try:
+            return float(setting.values[0]), settings.said(setting)
+        except ValueError:
+            return None
+    seen = None if symptoms.log is None else symptoms.log.seen.get(Topic.SLOT_BY_SIMILARITY)
+    match = None if seen is None else _THRESHOLD.search(seen.last.text)
+    if seen is not None and match is not None:
+        return float(match[1]), work.quoted(seen)
+    if settings.has_defaults(symptoms):
+        return SIMILARITY, Evidence(Source.FLAGS, f"--slot-prompt-similarity is not stated: {SIMILARITY}")
+    return None
 
 
 def _pinned(symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -7,7 +7,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
+from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]

@@ -65,21 +65,17 @@ def _by_default(symptoms: Symptoms, limit: tuple[float, Evidence, bool] | None) 
     if least <= math.ceil(limit[0]):
         return Undecided("a log with -lv 4 that holds the start: how many threads there are")
     unstated = Evidence(Source.FLAGS, "-t is not stated")
-    return _finding(symptoms, least, limit[0], (unstated, limit[1], seen), Confidence.LIKELY, "at least ")
+    return _finding(symptoms, least, limit[0], (unstated, limit[1], seen), Confidence.LIKELY)
 
 
 def _finding(
-    symptoms: Symptoms,
-    threads: int,
-    cores: float,
-    evidence: tuple[Evidence, ...],
-    confidence: Confidence,
-    least: str = "",
+    symptoms: Symptoms, threads: int, cores: float, evidence: tuple[Evidence, ...], confidence: Confidence
 ) -> Finding:
     speed = work.user_speed(symptoms)
     facts = None if symptoms.log is None else symptoms.log.facts
     is_on_gpu = facts is not None and facts.on_gpu and facts.layers_offloaded == facts.layers is not None
     fit = max(1, math.floor(cores))
+    least = "" if confidence is Confidence.CERTAIN else "at least "
     words = f"{least}{threads} threads share {cores:g} {'core' if cores == 1 else 'cores'}"
     if is_on_gpu:
         words += "; all layers are on the GPU, so only sampling feels it"

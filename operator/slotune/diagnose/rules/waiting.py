@@ -50,14 +50,12 @@ class Waiting:
 def waiting(symptoms: Symptoms) -> Waiting | Clear | Undecided:
     """Who waits; Clear when nobody did while the server was at work."""
     server, count = symptoms.server, settings.slots(symptoms)
-    if server is None:
+    if server is None or count is None or count.value < 1:
         return Undecided(UNDER_LOAD)
     looks = [look for look in (server.metrics, server.metrics_later) if look is not None]
     deferred = server.deferred or tuple(look.deferred for look in looks if look.deferred is not None)
     if not deferred:
         return Undecided("/metrics: start the server with --metrics")
-    if count is None or count.value < 1:
-        return Undecided("/props: how many slots there are")
     busy = [look.processing for look in looks if look.processing is not None]
     if not busy and server.slots is not None:
         busy = [sum(slot.processing for slot in server.slots)]

@@ -10,6 +10,7 @@ import pytest
 
 from slotune.diagnose.catalogue import ALL_RULES, ENTRIES, by_id
 from slotune.diagnose.entry import PAGE, Entry, Item
+from slotune.diagnose.findings import ENTRIES as OF_TRIALS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text()
@@ -57,6 +58,10 @@ def test_the_page_has_nothing_else() -> None:
 def test_the_page_has_the_checklist_with_its_questions() -> None:
     table = re.findall(r"^\| (\w+) \| (.+\?) \|$", TEXT, re.MULTILINE)
     assert table == [item.value for item in Item]
+
+
+def test_what_is_found_of_trials_is_in_the_catalogue() -> None:
+    assert [entry.id for entry in OF_TRIALS if ENTRIES.get(entry.id) != entry] == []
 
 
 def test_every_rule_can_find_what_the_catalogue_has() -> None:

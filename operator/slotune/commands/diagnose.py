@@ -17,13 +17,12 @@ from rich.console import Console
 
 from slotune import __version__
 from slotune.commands.diagnose_helps import Helps, read_helps
-from slotune.commands.outcomes import ExitCode
+from slotune.commands.exit_codes import ExitCode
 from slotune.commands.writing import print_document
 from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import check_up
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.log_file import read_log
-from slotune.gathering.probe import ProbeError, probe_server
 from slotune.gathering.server import look_at
 from slotune.report.checkup import Examined, checkup_text
 from slotune.report.checkup_document import checkup_document
@@ -157,6 +156,8 @@ async def _ask(
     look = await look_at(url, key)
     if not probe:
         return look, None
+    from slotune.gathering.probe import ProbeError, probe_server  # noqa: PLC0415  (half of a look's time)
+
     try:
         return look, await probe_server(url, key, look, announce=announce)
     except ProbeError as error:  # what the look found still stands

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
-from slotune.api.manifests import Manifests, load_manifests
 from slotune.api.quantities import QuantityError, parse_decimal, parse_quantity
-from slotune.api.v1alpha1 import GPUClass
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.gathering.device_file import read_device_file
@@ -17,7 +15,6 @@ from slotune.llama.gguf_facts import read_facts
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.device_facts import DeviceFacts
 from slotune.tuning.errors import InvalidInputError
-from slotune.tuning.reading import promise_of
 from slotune.verdict.promise import Promise
 
 __all__ = ["Helps", "read_helps", "read_key"]
@@ -73,8 +70,7 @@ def read_helps(
     if not files and (name is not None or gpu_class is not None):
         flag, value = ("--name", name) if name is not None else ("--gpu-class", gpu_class)
         raise InvalidInputError(flag, value, "is looked up in a manifest: name its file with -f FILE")
-    manifests = load_manifests(files, name) if files else None
-    declared, notes = (None, ()) if manifests is None else _declared(manifests, gpu_class)
+    promise, declared, notes = _from_manifest(files, name, gpu_class) if files else (None, None, ())
     given = None
     if width is not None or price is not None:
         given = GPUFacts(
@@ -84,7 +80,7 @@ def read_helps(
         )
     device, evidence = (None, ()) if nvidia_smi is None else read_device_file(nvidia_smi)
     return Helps(
-        promise=None if manifests is None else promise_of(manifests),
+        promise=promise,
         gpu=_joined(given, declared),
         model=None if model is None else read_facts(model),
         device=device,
@@ -105,6 +101,14 @@ def read_key(path: Path) -> str:
     return key
 
 
+def _from_manifest(
+    files: Sequence[str], name: str | None, gpu_class: str | None
+) -> tuple[Promise, GPUFacts | None, tuple[str, ...]]:
+    from slotune.commands.diagnose_manifest import read_manifest  # noqa: PLC0415  (a third of a second)
+
+    return read_manifest(files, name, gpu_class)
+
+
 def _number(flag: str, text: str) -> Decimal:
     """A number above 0. Raises InvalidInputError."""
     cure = "a number above 0 is needed, such as " + ("300G" if flag == "--bandwidth" else "0.80")
@@ -115,28 +119,6 @@ def _number(flag: str, text: str) -> Decimal:
     if value <= 0:
         raise InvalidInputError(flag, text, cure)
     return value
-
-
-def _declared(manifests: Manifests, wanted: str | None) -> tuple[GPUFacts | None, tuple[str, ...]]:
-    """The GPUClass of the manifest; none, with a note, where nothing says which of several it is."""
-    classes = manifests.gpu_classes
-    if wanted is not None and wanted not in classes:
-        raise InvalidInputError("--gpu-class", wanted, f"the manifest has {', '.join(classes)}: name one of them")
-    if wanted is None and len(classes) > 1:
-        return None, (f"bandwidth and price are left out: say with --gpu-class which of {', '.join(classes)} it is",)
-    return _facts_of(classes[wanted or next(iter(classes))])
-
-
-def _facts_of(gpu_class: GPUClass) -> tuple[GPUFacts, tuple[str, ...]]:
-    spec = gpu_class.spec
-    bandwidth = spec.bandwidth_bytes_per_second
-    in_dollars = spec.currency == "USD"
-    facts = GPUFacts(
-        gpu_class.metadata.name,
-        bandwidth_bytes_per_s=None if bandwidth is None else float(bandwidth),
-        price_per_hour=float(spec.price) if in_dollars else None,
-    )
-    return facts, () if in_dollars else (f"costs are left out: the price of {facts.name} is in {spec.currency}",)
 
 
 def _joined(first: GPUFacts | None, second: GPUFacts | None) -> GPUFacts | None:

@@ -1,25 +1,12 @@
-"""Exit codes: what a script learns without reading the text."""
+"""The exit code of a decision or a verdict."""
 
 from __future__ import annotations
 
-import enum
-
+from slotune.commands.exit_codes import ExitCode
 from slotune.search.decision import Decision, DecisionKind
 from slotune.verdict.verdicts import Outcome
 
 __all__ = ["ExitCode", "exit_code_of"]
-
-
-class ExitCode(enum.IntEnum):
-    """The table of ``slotune --help``."""
-
-    FOUND = 0  # found, or Pass
-    LOSES_MONEY = 1  # replay only: something that was recorded is cheaper
-    INVALID_INPUT = 2  # nothing was started
-    INFEASIBLE = 3  # infeasible, or Fail
-    INCONCLUSIVE = 4  # inconclusive, or the budget ended before an answer
-    INVALID_MEASUREMENT = 5
-    INTERRUPTED = 130  # finished trials are kept
 
 
 _DECISIONS = {

@@ -8,17 +8,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Final
 
-from slotune.api.manifests import InvalidManifest
-from slotune.commands.outcomes import ExitCode
-from slotune.llama.engine import EngineError
-from slotune.llama.gguf_facts import UnreadableModelError
-from slotune.load.jsonl import InputFileError
-from slotune.load.lengths import DemandError
-from slotune.report.export import NoWinnerError, UnknownDocumentError
-from slotune.tuning.errors import InvalidInputError
-from slotune.tuning.ledger import LedgerBusyError, LedgerUnreadableError, LedgerUnwritableError
-from slotune.tuning.search_file import SearchFileError
+from slotune.commands.exit_codes import ExitCode
 
 __all__ = ["run_command"]
 
@@ -38,20 +30,22 @@ _PLACES = frozenset(
 )
 """What is wrong with a place that the user named; anything else is ours, and shows where it came from."""
 
-_INPUT_ERRORS = (
-    InvalidManifest,
-    InvalidInputError,
-    InputFileError,
-    UnreadableModelError,
-    DemandError,
-    EngineError,
-    LedgerBusyError,
-    LedgerUnreadableError,
-    LedgerUnwritableError,
-    NoWinnerError,
-    UnknownDocumentError,
-    SearchFileError,
+_INPUT_ERRORS: Final = (
+    ("slotune.api.problems", "InvalidManifest"),
+    ("slotune.llama.engine", "EngineError"),
+    ("slotune.llama.gguf_header", "UnreadableModelError"),
+    ("slotune.load.jsonl", "InputFileError"),
+    ("slotune.load.lengths", "DemandError"),
+    ("slotune.report.export", "NoWinnerError"),
+    ("slotune.report.export", "UnknownDocumentError"),
+    ("slotune.tuning.errors", "InvalidInputError"),
+    ("slotune.tuning.ledger", "LedgerBusyError"),
+    ("slotune.tuning.ledger", "LedgerUnreadableError"),
+    ("slotune.tuning.ledger", "LedgerUnwritableError"),
+    ("slotune.tuning.search_file", "SearchFileError"),
 )
+"""Module and class. Importing them all takes a second, which most commands can do without; an error can only come out
+of a module that is imported already."""
 
 
 def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
@@ -59,7 +53,7 @@ def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespa
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return run(args)
-    except _INPUT_ERRORS as error:
+    except _input_errors() as error:
         sys.stderr.write(f"slotune: {error}\n")
         return ExitCode.INVALID_INPUT
     except BrokenPipeError:  # `slotune plan … | head`
@@ -74,6 +68,11 @@ def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespa
     except KeyboardInterrupt:
         sys.stderr.write("slotune: stopped; finished trials are kept, the same command goes on from them\n")
         return ExitCode.INTERRUPTED
+
+
+def _input_errors() -> tuple[type[Exception], ...]:
+    """Those that could have been raised."""
+    return tuple(getattr(sys.modules[module], name) for module, name in _INPUT_ERRORS if module in sys.modules)
 
 
 def _interrupt(*_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slotune.diagnose.durations import seconds
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.load.summary import Attribution
@@ -101,10 +102,3 @@ class Case:
     def is_static_batch(self) -> bool:
         """Whether the server was told to finish a batch before it lets new requests in."""
         return not FLAGS_OF_STATIC_BATCHING.isdisjoint(self.result.trial.candidate.extra_args)
-
-
-def seconds(value: float) -> str:
-    """``2.4 s``, ``0.74 s``, ``40 ms``."""
-    if value >= 1:
-        return f"{value:.1f} s"
-    return f"{value:.2f} s" if value >= 0.095 else f"{1000 * value:.0f} ms"

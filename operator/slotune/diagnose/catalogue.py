@@ -1,7 +1,7 @@
 """Every entry and every rule that there is, gathered from the modules that hold them.
 
 An identifier is printed, linked to and kept in tickets, so one that stands for two causes is refused as soon as this
-module is read.
+module is read. The table on trials has no entries beside these; it is not imported, for it needs all of the search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from slotune.diagnose import findings
+from slotune.diagnose import failure_entries, invalid_entries
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry
 from slotune.diagnose.rules import (
@@ -71,7 +71,9 @@ def by_id(entries: Iterable[Entry]) -> Mapping[str, Entry]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
-ENTRIES: Final[Mapping[str, Entry]] = by_id(entry for source in (*_RULE_MODULES, findings) for entry in source.ENTRIES)
+ENTRIES: Final[Mapping[str, Entry]] = by_id(
+    entry for source in (*_RULE_MODULES, failure_entries, invalid_entries) for entry in source.ENTRIES
+)
 """Identifier to entry: everything that any output may name."""
 
 ALL_RULES: Final[tuple[Rule, ...]] = tuple(rule for module in _RULE_MODULES for rule in module.RULES)

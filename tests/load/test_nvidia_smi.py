@@ -1,4 +1,4 @@
-"""What nvidia-smi prints is not made for programs: three forms, two names for the same thing, and holes in all of them."""
+"""What nvidia-smi prints is not made for programs: three forms, two names for the same thing, and holes in all."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_the_shell_that_wrote_the_file_does_not_matter(tmp_path: Path, encoding:
 
 
 def test_a_file_that_is_missing_or_foreign_is_named_with_the_cure(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="--nvidia-smi is .*nowhere.*can't be read"):
+    with pytest.raises(InvalidInputError, match=r"--nvidia-smi is .*nowhere.*can't be read"):
         read_device_file(tmp_path / "nowhere")
     (tmp_path / "other").write_bytes(bytes(range(256)))
     with pytest.raises(InvalidInputError, match="is no output of nvidia-smi"):

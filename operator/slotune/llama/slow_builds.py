@@ -5,9 +5,10 @@ outside; "slower since I updated" is not enough, and most such reports are about
 landed is not always written down: then there is a newest build that is known to be slow and an oldest that is known not
 to be, and a build between them is a question, not an answer.
 
-Read for this table: ggml-org/llama.cpp #24866, #26559, #27041, #27084, #27086, #27109, #27126, #27133, #28079, #28455,
-#28456. Left out, for want of a cause, of a fix or of a condition that anybody but its owner could check: #17037, #20835,
-#21834, #23626, #25207, #25489, #26918, #28752. Not of one build: #25840 (scattered slots), #28495 (one pool on CUDA).
+Read for this table: ggml-org/llama.cpp #24866, #26559, #27041, #27084, #27086, #27109, #27126, #27133, #27150, #28079,
+#28455, #28456. Left out, for want of a cause, of a fix or of a condition that can be checked from outside: #17037,
+#20835, #21834, #23626, #25207, #25489, #26918, #28752. Not of one build: #25840 (scattered slots), #28495 (one pool on
+CUDA).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ SLOW_BUILDS: Final = (
         last=10434,  # #27084
         fixed=10472,  # of 17 August 2026; #27133 was measured as merged on the 16th
         condition=Condition.WEIGHTS_ON_CPU,
-        what="computes on a thread of its own, away from the CPU's thread pool: half of the tokens/s with 46 threads, a "
-        "tenth with 48 in two reports",
+        what="computes on a thread of its own, away from the CPU's thread pool: half of the tokens/s with 46 threads, "
+        "a tenth with 48 in two reports",
         issues=("#27126", "#27084", "#27041", "#27133"),
         cure="Update to b10472 or later, or go back to b10428.",
     ),
@@ -115,8 +116,8 @@ SLOW_BUILDS: Final = (
         last=10428,
         fixed=10429,
         condition=Condition.WATCHED,
-        what="answers /metrics and /slots only between two decodes: a scrape took more than 10 s beside a prompt, while "
-        "/health took 3 ms",
+        what="answers /metrics and /slots only between two decodes: a scrape took more than 10 s beside a prompt, "
+        "while /health took 3 ms",
         issues=("#24866", "#27041"),
         cure="Give scrapes a long time-out and probe /health only, or update to b10472 or later.",
         costs_users=False,
@@ -127,8 +128,8 @@ SLOW_BUILDS: Final = (
         last=10433,
         fixed=None,
         condition=Condition.GRAVITON,
-        what="turns flash attention on by itself, which halves prefill on Neoverse V2 (430 against 854 prompt tokens/s) "
-        "and costs a third on V1, though answers are written faster with it",
+        what="turns flash attention on by itself, which halves prefill on Neoverse V2 (430 against 854 prompt "
+        "tokens/s) and costs a third on V1, though answers are written faster with it",
         issues=("#27086", "#26559"),
         cure="Try -fa off, with an f16 V cache, where prompts are long and answers short.",
         costs_users=False,

@@ -46,7 +46,6 @@ class DeviceSnapshot(DeviceFacts):
     """A sentence per device of the last look, to show what was read."""
 
 
-
 def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     """What the output says. Raises ForeignOutputError for anything else than one of the three forms."""
     text = _ANSI.sub("", text.lstrip("\ufeff")).replace("\r\n", "\n")
@@ -84,9 +83,7 @@ def _told(device: SmiDevice) -> Reading:
     if not servers:
         return replace(device.reading, clock_reasons=bits)
     own = max(servers, key=lambda one: one.held_bytes or 0)
-    others = [
-        one for one in device.processes if one is not own and one.computes and one.instance == own.instance
-    ]
+    others = [one for one in device.processes if one is not own and one.computes and one.instance == own.instance]
     held = sum(one.held_bytes or 0 for one in others)
     return replace(device.reading, clock_reasons=bits, others=len(others), others_memory_bytes=held)
 
@@ -121,5 +118,3 @@ def _nothing(text: str) -> str:
         f"is no output of nvidia-smi (it begins with {first[:LONGEST]!r}): give that of nvidia-smi, of nvidia-smi -q, "
         "or of nvidia-smi --query-gpu=… --format=csv with its header"
     )
-
-

@@ -61,6 +61,10 @@ def test_the_log_of_a_gpu_build_that_found_none_is_worth_knowing_where_nobody_ha
     found(RULES, "SLT001", of(log=story("gpu_build_without_gpu")), Severity.INFO)
 
 
+def test_a_class_of_hardware_that_is_no_known_gpu_is_no_promise_of_one() -> None:
+    assert is_clear(RULES, "SLT001", of(log=story("all_defaults"), gpu=GPUFacts("laptop", price_per_hour=0.05)))
+
+
 @pytest.mark.parametrize("name", ["all_defaults", "split_quantized", "flash_attention_off", "unified_pool"])
 def test_a_cpu_server_whom_nobody_gave_a_gpu_is_healthy(name: str) -> None:
     symptoms = of(log=story(name))

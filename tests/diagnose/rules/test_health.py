@@ -31,9 +31,7 @@ from tests.diagnose.rules.building import (
 def looks(first: dict[str, float], later: dict[str, float], between_s: float) -> Symptoms:
     counted = {"requests_processing": 2.0, "n_decode_total": 500.0, "prompt_tokens_total": 9000.0}
     return of(
-        server=server(
-            metrics=metrics(**counted | first), metrics_later=metrics(**counted | later), between_s=between_s
-        )
+        server=server(metrics=metrics(**counted | first), metrics_later=metrics(**counted | later), between_s=between_s)
     )
 
 

@@ -33,7 +33,9 @@ VULKAN = {"model_buffers": {"Vulkan0": 4400 * MIB}}
 IMAGE = "ghcr.io/ggml-org/llama.cpp:server-cuda-b{}"
 
 
-def with_types(k: str, v: str, build: int | None = 11434, device: dict[str, Any] | None = None, **more: Any) -> Symptoms:
+def with_types(
+    k: str, v: str, build: int | None = 11434, device: dict[str, Any] | None = None, **more: Any
+) -> Symptoms:
     facts = (device or CUDA) | {"cache_type_k": k, "cache_type_v": v}
     return of(log=log(facts=facts, build=build, requests=timings()), **more)
 
@@ -42,7 +44,9 @@ def with_types(k: str, v: str, build: int | None = 11434, device: dict[str, Any]
 
 
 def test_the_servers_own_warning_is_quoted() -> None:
-    line = Line(40, "no FlashAttention vector kernel compiled for K/V types q8_0-q5_1, converting K and V to f16 instead")
+    line = Line(
+        40, "no FlashAttention vector kernel compiled for K/V types q8_0-q5_1, converting K and V to f16 instead"
+    )
     symptoms = of(log=log({Topic.KERNEL_FALLBACK: Seen(1, line, line)}, facts=CUDA | {"kernel_fallback": "q8_0-q5_1"}))
     got = found(RULES, "SLT010", symptoms)
     assert "q8_0-q5_1" in got.sentence

@@ -9,6 +9,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules.kernels import kv_pair
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
@@ -21,7 +22,6 @@ from slotune.diagnose.rules.placement import (
     stated,
     told_cpu,
 )
-from slotune.diagnose.rules.kernels import kv_pair
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import NEWEST_KNOWN
 from slotune.llama.slow_builds import (
@@ -105,17 +105,15 @@ Holds = tuple[Evidence, ...] | str
 
 def _weights_on_cpu(symptoms: Symptoms) -> Holds:
     backend, log = backend_of(symptoms), symptoms.log
-    if backend is None:
-        return NEEDS_START
     settings = stated(symptoms)
     moved = next((settings[name] for name in ("-cmoe", "-ncmoe", "-ncffn") if name in settings), None)
     if moved is not None and moved.values[:1] != ("0",):
         return (shown(moved),)
-    if not backend.is_gpu:
+    if backend is Backend.CPU:
         if log is not None and log.facts.model_buffers:
             return (fact(log, "model_buffers", "all model buffers lie in host memory"),)
         return (told_cpu(symptoms) or Evidence(Source.POD, "its image is built for CPUs"),)
-    if log is None or not log.facts.model_buffers:
+    if backend is None or log is None or not log.facts.model_buffers:
         return NEEDS_START
     if host_bytes(log.facts.model_buffers) < MOST_ON_CPU_SHARE * log.facts.model_bytes:
         return ()

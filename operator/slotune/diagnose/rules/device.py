@@ -11,9 +11,9 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules.placement import Backend, backend_of, gpu_given
-from slotune.diagnose.rules.layers import spilled_layers
 from slotune.diagnose.rules.kernels import is_above_roofline
+from slotune.diagnose.rules.layers import spilled_layers
+from slotune.diagnose.rules.placement import Backend, backend_of, gpu_given
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
 from slotune.load.device_facts import DeviceFacts, device_fault
@@ -41,8 +41,8 @@ GPU_SHARED: Final = Entry(
     code="GPUShared",
     item=Item.DEVICE,
     title="Another process uses the same GPU",
-    cause="Processes on one GPU take turns, so the server waits while the other computes; the other's memory is missing "
-    "for the context and the layers, and -fit adapts to what is left at the start.",
+    cause="Processes on one GPU take turns, so the server waits while the other computes; the other's memory is "
+    "missing for the context and the layers, and -fit adapts to what is left at the start.",
     first="Give the server a GPU of its own, or a MIG slice: time-slicing shares neither memory nor time fairly.",
     avoid="Do not tune slots and batches for it: the other process changes what is best from minute to minute.",
     verify="nvidia-smi shows one process that computes, and the same prompt takes the same time every time.",

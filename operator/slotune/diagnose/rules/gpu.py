@@ -48,14 +48,15 @@ GPU_NOT_USED: Final = Entry(
     cause="llama-server starts without an error when it finds no usable GPU: the image has no GPU backend, the driver "
     "is older than the image's CUDA (ggml-org/llama.cpp#24418), or the container was given no device. Prefill and "
     "decode are then many times slower.",
-    first="Take an image for this GPU (server-cuda, server-rocm, server-vulkan) whose CUDA the node's driver knows, and "
-    "let the pod ask for the GPU; llama-server --list-devices shows what it finds.",
+    first="Take an image for this GPU (server-cuda, server-rocm, server-vulkan) whose CUDA the node's driver knows, "
+    "and let the pod ask for the GPU; llama-server --list-devices shows what it finds.",
     avoid="Do not tune batches, slots or caches: each would be measured on the wrong device.",
     verify="The log at -lv 4 has a model buffer on the GPU (CUDA0 model buffer size), and nvidia-smi shows its memory "
     "in use.",
     knobs=("gpuLayers", "gpuClass"),
     binds="TTFTPrefill",
 )
+
 
 def _gpu_not_used(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, pod, told = symptoms.log, symptoms.pod, told_cpu(symptoms)

@@ -1,7 +1,8 @@
-"""Does it serve at all? A server that hangs says it is well, and one that restarts is well again each time one looks."""
+"""Does it serve at all? A server that hangs says it is well, and one that restarts is well again when one looks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -128,9 +129,16 @@ def _still(server: ServerLook) -> Finding | Clear | Undecided:
         return Undecided("two looks at /metrics: start the server with --metrics")
     if not first.processing or not later.processing:
         return Clear("it answers, and holds no request all the time", (_processing(later),))
+    return _unmoved(server, first, later)
+
+
+def _unmoved(server: ServerLook, first: Metrics, later: Metrics) -> Finding | Clear | Undecided:
+    """Whether a server that holds requests at both looks did anything between them."""
     moved = [name for name in _COUNTERS if later.get(name) != first.get(name)]
     if moved:
-        grown = Evidence(Source.METRICS, f"{moved[0]} {first.get(moved[0]) or 0:.0f}, then {later.get(moved[0]) or 0:.0f}")
+        grown = Evidence(
+            Source.METRICS, f"{moved[0]} {first.get(moved[0]) or 0:.0f}, then {later.get(moved[0]) or 0:.0f}"
+        )
         return Clear("requests are processed, and the counters grow", (grown,))
     if first.decodes is None:
         return Undecided("a build that counts its decodes (n_decode_total)")
@@ -214,11 +222,16 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
             "speculative decoding could not be set up, and the server guesses nothing",
             heard(log, Topic.SPECULATION_FAILED) or (fact(log, "speculation_error", words[:LONGEST]),),
         )
-    asked = _speculation_asked(symptoms)
     slots = None if symptoms.server is None else symptoms.server.slots
     known = [slot.speculative for slot in slots or () if slot.speculative is not None]
     if (log is not None and log.facts.speculation) or any(known):
         return Clear("speculative decoding is set up")
+    return _unspeculating(symptoms, known)
+
+
+def _unspeculating(symptoms: Symptoms, known: Sequence[bool]) -> Finding | Clear | Undecided:
+    """Whether a server that does not speculate, as far as is known, was asked to."""
+    log, asked = symptoms.log, _speculation_asked(symptoms)
     if asked is not None and known:
         return Finding(
             SPECULATION_FAILED,

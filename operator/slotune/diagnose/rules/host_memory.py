@@ -44,8 +44,10 @@ STEP_MIB: Final = 256
 """Suggested sizes are multiples of this."""
 KILLED: Final = 137
 """Exit code of a process that the kernel killed."""
-_NETWORK: Final = frozenset({"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "iscsi", "rbd", "gcsfuse", "s3"})
-"""Kinds of volumes whose pages come over a network at the first touch."""
+_NETWORK: Final = frozenset(
+    {"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "smb", "efs", "filestore", "iscsi", "rbd", "gcsfuse", "s3"}
+)
+"""Words of kinds of volumes (``nfs``, ``csi efs.csi.aws.com``) whose pages come over a network at the first touch."""
 _LOCAL: Final = frozenset({"emptydir", "hostpath", "local", "configmap", "secret", "image", "projected", "downwardapi"})
 
 CACHE_RAM_BEYOND_LIMIT: Final = Entry(
@@ -53,9 +55,9 @@ CACHE_RAM_BEYOND_LIMIT: Final = Entry(
     code="CacheRAMBeyondLimit",
     item=Item.MEMORY,
     title="The host prompt cache may grow beyond the pod's memory limit",
-    cause="--cache-ram is 8,192 MiB where nothing is stated, whatever the container may use: the cache grows with every "
-    "prompt until the kernel kills the server (ggml-org/llama.cpp#22629, #27725; rwlove/home-ops#13936: every day and "
-    "a half).",
+    cause="--cache-ram is 8,192 MiB where nothing is stated, whatever the container may use: the cache grows with "
+    "every prompt until the kernel kills the server (ggml-org/llama.cpp#22629, #27725; rwlove/home-ops#13936: every "
+    "day and a half).",
     first="Set --cache-ram to what the limit leaves, or to 0 where prompts share nothing; or raise the memory limit.",
     avoid="Do not set it to -1: then it has no limit at all.",
     verify="The container's memory stays below its limit for days, and the pod has no OOMKilled.",
@@ -91,23 +93,26 @@ WEIGHTS_FROM_SLOW_STORAGE: Final = Entry(
     knobs=("extraArgs",),
 )
 
+
 def cache_ram_beyond_limit(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether the cache, as it is set or by default, can outgrow the memory limit of its pod."""
-    pod, cache = symptoms.pod, _cache_ram(symptoms)
+    pod, cache, taken = symptoms.pod, _cache_ram(symptoms), _host_taken(symptoms)
     if cache is not None and cache[0] == 0:
         return Clear("there is no host prompt cache", (cache[1],))
-    if pod is None:
-        return Undecided("--deployment: the memory limit of its pods")
-    if pod.memory_limit_bytes is None:
+    if pod is not None and pod.memory_limit_bytes is None:
         return Clear("the pod has no memory limit")
-    if cache is None:
-        return Undecided(NEEDS_START)
-    size, told = cache
-    taken = _host_taken(symptoms)
-    if taken is None:
-        return Undecided("the size of the weights: --url, --model FILE, or a log with -lv 4")
-    left = max(0, pod.memory_limit_bytes - taken)
-    limit = Evidence(Source.POD, f"limits.memory {pod.memory_limit_bytes / MIB:,.0f} MiB")
+    if pod is None or pod.memory_limit_bytes is None:
+        return Undecided("--deployment: the memory limit of its pods")
+    if cache is None or taken is None:
+        sizes = "the size of the weights: --url, --model FILE, or a log with -lv 4"
+        return Undecided(NEEDS_START if cache is None else sizes)
+    return _fits(pod.memory_limit_bytes, taken, *cache)
+
+
+def _fits(limit_bytes: int, taken: int, size: int, told: Evidence) -> Finding | Clear:
+    """Whether a cache of ``size`` MiB fits beside the bytes that are taken; -1 never does."""
+    left = max(0, limit_bytes - taken)
+    limit = Evidence(Source.POD, f"limits.memory {limit_bytes / MIB:,.0f} MiB")
     if 0 < size * MIB <= left:
         return Clear(f"a cache of {size:,} MiB fits into the memory limit", (told, limit))
     rest = "" if not taken else f", of which the model takes {taken / MIB:,.0f}"
@@ -115,7 +120,7 @@ def cache_ram_beyond_limit(symptoms: Symptoms) -> Finding | Clear | Undecided:
     fitting = int(CACHE_ROOM * left / MIB) // STEP_MIB * STEP_MIB
     return Finding(
         CACHE_RAM_BEYOND_LIMIT,
-        f"the host prompt cache may grow {grows}, the pod may use {pod.memory_limit_bytes / MIB:,.0f} MiB{rest}",
+        f"the host prompt cache may grow {grows}, the pod may use {limit_bytes / MIB:,.0f} MiB{rest}",
         (told, limit),
         confidence=Confidence.LIKELY,
         first=f"Set --cache-ram {fitting}, or raise the memory limit"
@@ -156,7 +161,17 @@ def _host_taken(symptoms: Symptoms) -> int | None:
 
 def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether the server was killed for memory, or is about to be."""
-    log, pod, node = symptoms.log, symptoms.pod, symptoms.node
+    pod, node = symptoms.pod, symptoms.node
+    found = (check(symptoms) for check in (_log_ended, _killed, _node_is_short, _beyond_limit, _refused, _events_tell))
+    if (first := next((one for one in found if one is not None), None)) is not None:
+        return first
+    if pod is None or node is None:
+        return Undecided("--deployment: exit codes of its containers, and the state of the node")
+    return Clear(f"nothing was killed for memory, and {node.name} has enough")
+
+
+def _log_ended(symptoms: Symptoms) -> Finding | None:
+    log = symptoms.log
     if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST:
         line = log.failure_line
         words = log.failure.sentence if line is None else line.text
@@ -164,33 +179,48 @@ def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
         again = log.starts > 1 and log.facts.ready
         severity = Severity.WARNING if again else Severity.CRITICAL
         return Finding(HOST_MEMORY_PRESSURE, log.failure.sentence, (told,), severity)
-    if pod is not None and pod.last_exit is not None and (pod.last_exit[0] == "OOMKilled" or pod.last_exit[1] == KILLED):
-        reason, code = pod.last_exit
-        is_oom = reason == "OOMKilled"
-        limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
-        return Finding(
-            HOST_MEMORY_PRESSURE,
-            f"its container was killed with {reason} (exit code {code}){limit}",
-            (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
-            Severity.CRITICAL if is_oom else Severity.WARNING,
-            # A probe that failed, and an eviction, end in the same code.
-            Confidence.CERTAIN if is_oom else Confidence.POSSIBLE,
-        )
-    if node is not None and "MemoryPressure" in node.pressures:
-        return Finding(
-            HOST_MEMORY_PRESSURE,
-            f"the node {node.name} is short of memory",
-            (Evidence(Source.NODE, f"{node.name} MemoryPressure"), *_memory_events(symptoms)),
-        )
-    if (thrashing := _beyond_limit(symptoms)) is not None:
-        return thrashing
-    if log is not None and (lines := tuple(filter(is_about_prompt_cache, heard(log, Topic.OUT_OF_MEMORY)))):
-        return Finding(HOST_MEMORY_PRESSURE, "the host prompt cache did not get the memory that it asked for", lines)
-    if events := _memory_events(symptoms):
-        return Finding(HOST_MEMORY_PRESSURE, "events tell of too little memory", events, confidence=Confidence.LIKELY)
-    if pod is None or node is None:
-        return Undecided("--deployment: exit codes of its containers, and the state of the node")
-    return Clear(f"nothing was killed for memory, and {node.name} has enough")
+    return None
+
+
+def _killed(symptoms: Symptoms) -> Finding | None:
+    pod = symptoms.pod
+    reason, code = (pod.last_exit if pod is not None else None) or ("", 0)
+    if pod is None or (reason != "OOMKilled" and code != KILLED):
+        return None
+    is_oom = reason == "OOMKilled"
+    limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
+    return Finding(
+        HOST_MEMORY_PRESSURE,
+        f"its container was killed with {reason} (exit code {code}){limit}",
+        (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
+        Severity.CRITICAL if is_oom else Severity.WARNING,
+        # A probe that failed, and an eviction, end in the same code.
+        Confidence.CERTAIN if is_oom else Confidence.POSSIBLE,
+    )
+
+
+def _node_is_short(symptoms: Symptoms) -> Finding | None:
+    node = symptoms.node
+    if node is None or "MemoryPressure" not in node.pressures:
+        return None
+    told = Evidence(Source.NODE, f"{node.name} MemoryPressure")
+    return Finding(HOST_MEMORY_PRESSURE, f"the node {node.name} is short of memory", (told, *_memory_events(symptoms)))
+
+
+def _refused(symptoms: Symptoms) -> Finding | None:
+    log = symptoms.log
+    heard_of = () if log is None else heard(log, Topic.OUT_OF_MEMORY)
+    lines = tuple(line for line in heard_of if is_about_prompt_cache(line))
+    if not lines:
+        return None
+    return Finding(HOST_MEMORY_PRESSURE, "the host prompt cache did not get the memory that it asked for", lines)
+
+
+def _events_tell(symptoms: Symptoms) -> Finding | None:
+    events = _memory_events(symptoms)
+    if not events:
+        return None
+    return Finding(HOST_MEMORY_PRESSURE, "events tell of too little memory", events, confidence=Confidence.LIKELY)
 
 
 def is_about_prompt_cache(line: Evidence) -> bool:
@@ -200,7 +230,9 @@ def is_about_prompt_cache(line: Evidence) -> bool:
 
 def _memory_events(symptoms: Symptoms) -> tuple[Evidence, ...]:
     events = () if symptoms.pod is None else symptoms.pod.events
-    return tuple(one for one in events if re.search(r"OOM|[Mm]emory(?: was low|Pressure)|low on resource: memory", one.text))
+    return tuple(
+        one for one in events if re.search(r"OOM|[Mm]emory(?: was low|Pressure)|low on resource: memory", one.text)
+    )
 
 
 def _beyond_limit(symptoms: Symptoms) -> Finding | None:
@@ -211,8 +243,8 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
         return None
     return Finding(
         HOST_MEMORY_PRESSURE,
-        f"the weights take {weights / MIB:,.0f} MiB, the pod may use {limit / MIB:,.0f}: the rest is read from its file "
-        "again at every step",
+        f"the weights take {weights / MIB:,.0f} MiB, the pod may use {limit / MIB:,.0f}: the rest is read from its "
+        "file again at every step",
         (Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB"),),
         confidence=Confidence.LIKELY,
         first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
@@ -221,23 +253,20 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
 
 def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether the weights are mapped from a network."""
-    pod = symptoms.pod
-    if pod is None:
-        return Undecided("--deployment: the volumes of its pods")
-    setting = stated(symptoms).get("-m")
-    props = None if symptoms.server is None else symptoms.server.props
-    path = setting.values[0] if setting is not None and setting.values else (props.model_path if props else "")
-    if not path.startswith("/"):
-        return Undecided("where the model file lies: -m PATH in the arguments")
+    pod, path = symptoms.pod, _model_path(symptoms)
+    if pod is None or not path.startswith("/"):
+        where = "where the model file lies: -m PATH in the arguments"
+        return Undecided("--deployment: the volumes of its pods" if pod is None else where)
     mounts = [mount for mount in pod.volumes if PurePosixPath(path).is_relative_to(mount)]
     if not mounts:
         return Clear("the model file is part of the image, or of the container")
     mount = max(mounts, key=len)
     kind = pod.volumes[mount]
     told = Evidence(Source.POD, f"{mount} is of {kind}"[:LONGEST])
-    if kind.lower() in _LOCAL:
-        return Clear("the model file lies on the node", (told,))
-    if kind.lower() not in _NETWORK:
+    words = set(re.findall(r"[a-z0-9]+", kind.lower()))
+    if not words & _NETWORK:
+        if words & _LOCAL:
+            return Clear("the model file lies on the node", (told,))
         return Undecided(f"what kind of storage is behind {mount} ({kind})")
     mode = stated(symptoms).get("-lm")
     if mode is not None and mode.values[:1] in (("none",), ("dio",)):
@@ -251,3 +280,10 @@ def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided
     )
 
 
+def _model_path(symptoms: Symptoms) -> str:
+    """As stated, or as the server says; empty when neither does."""
+    setting = stated(symptoms).get("-m")
+    if setting is not None and setting.values:
+        return setting.values[0]
+    props = None if symptoms.server is None else symptoms.server.props
+    return "" if props is None else props.model_path

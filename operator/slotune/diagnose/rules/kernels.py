@@ -1,18 +1,19 @@
 """Do attention and the KV cache run on fast kernels? A GPU for which a kernel is missing gives the work away, or
 converts it at every step.
 
-On a CPU the same lines mean nothing bad: it has a kernel for every type, and flash attention is a matter of taste there.
+On a CPU the same lines mean nothing bad: it has a kernel for every type, and is often faster without flash attention.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from slotune.diagnose.case import seconds
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.roofline import Roofline, roofline_of
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
@@ -25,7 +26,6 @@ from slotune.diagnose.rules.placement import (
     shown,
     stated,
 )
-from slotune.diagnose.roofline import Roofline, roofline_of
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
@@ -36,8 +36,8 @@ __all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "kv_pair"]
 TIMES_THE_FLOOR: Final = 2.0
 """As in the table on trials: kernels reach half of the memory bandwidth at least."""
 LAUNCH_S: Final = 200e-6
-"""A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers needs
-7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
+"""A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers
+needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
 LAYERS_MOST: Final = 100
 """Where the number of layers is not known: the largest models have about so many."""
 
@@ -79,8 +79,8 @@ ABOVE_ROOFLINE: Final = Entry(
     title="A token takes far longer than the GPU's memory bandwidth explains",
     cause="One token reads the weights once. When a single user on an idle server waits much longer than that reading "
     "takes, something else is in the way: layers or the KV cache on the CPU, a missing kernel, or a throttled GPU.",
-    first="Look for layers on the CPU and missing kernels in a log with -lv 4, then at nvidia-smi -q for what holds the "
-    "clocks.",
+    first="Look for layers on the CPU and missing kernels in a log with -lv 4, then at nvidia-smi -q for what holds "
+    "the clocks.",
     avoid="Do not buy a faster GPU or quantize the weights first: the one that is there is not used up.",
     verify="tokens/s of one user alone come near to memory bandwidth divided by the bytes of the weights.",
     knobs=("gpuLayers", "cacheTypeK", "cacheTypeV"),
@@ -97,7 +97,9 @@ def kv_pair(symptoms: Symptoms) -> tuple[str, Evidence] | None:
         return None
     settings = stated(symptoms)
     named = [settings[name] for name in ("-ctk", "-ctv") if name in settings and settings[name].values]
-    types = [settings[name].values[0] if name in settings and settings[name].values else "f16" for name in ("-ctk", "-ctv")]
+    types = [
+        settings[name].values[0] if name in settings and settings[name].values else "f16" for name in ("-ctk", "-ctv")
+    ]
     text = " ".join(shown(setting).text for setting in named) or "no -ctk and no -ctv: f16"
     return "-".join(types), Evidence(Source.FLAGS, text[:LONGEST])
 
@@ -117,11 +119,9 @@ def _kv_type_without_kernel(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear(f"K/V types {known[0]} have a kernel of their own", (known[1],))
     if backend is Backend.CPU:
         return Clear("the CPU has kernels for every KV type")
-    if known is None or backend is None:
-        return Undecided(NEEDS_START)
-    if backend in (Backend.CUDA, Backend.ROCM):
+    if known is not None and backend in (Backend.CUDA, Backend.ROCM):
         return _uncompiled(symptoms, *known)
-    if said(log) and log is not None and not _left_device(log):
+    if known is not None and backend is not None and log is not None and said(log) and not _left_device(log):
         return Clear(f"attention on {known[0]} stayed on its device", (known[1],))
     return Undecided(NEEDS_START)
 
@@ -162,7 +162,7 @@ def _left_device(log: LogStory) -> bool:
 
 
 def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    log, backend, settings = symptoms.log, backend_of(symptoms), stated(symptoms)
+    log, backend = symptoms.log, backend_of(symptoms)
     if backend is Backend.CPU:
         return Clear("on a CPU flash attention is no matter of kernels")
     if backend is None:
@@ -174,9 +174,15 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
             heard(log, Topic.FLASH_ATTENTION_FALLBACK)
             or (fact(log, "flash_attention_fallback", (log.facts.flash_attention_fallback or "")[:LONGEST]),),
         )
-    stated_off = settings["-fa"] if "-fa" in settings and settings["-fa"].values[:1] in (("off",), ("0",)) else None
     if log is not None and log.facts.flash_attention:
         return Clear("flash attention is in effect", (fact(log, "flash_attention", "Flash Attention enabled"),))
+    return _turned_off(symptoms, backend)
+
+
+def _turned_off(symptoms: Symptoms, backend: Backend) -> Finding | Clear | Undecided:
+    """Whether it is off on a GPU, and who did that."""
+    log, setting = symptoms.log, stated(symptoms).get("-fa")
+    stated_off = setting if setting is not None and setting.values[:1] in (("off",), ("0",)) else None
     is_off = log is not None and log.facts.flash_attention is False
     if not is_off and stated_off is None:
         return Undecided(NEEDS_START)

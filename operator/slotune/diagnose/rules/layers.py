@@ -49,7 +49,7 @@ FIT_SPILLED: Final = Entry(
     cause="With -fit (the default) llama-server changes what is not stated until the model fits the free GPU memory "
     "less a margin: first the context, then the layers. It says so in its log only, and other programs on the GPU "
     "change the result from start to start (ggml-org/llama.cpp#23472, #18181).",
-    first="State -ngl all -fit off and a context that fits, so that too little memory is an error and not a slow server.",
+    first="State -ngl all -fit off and a context that fits: too little memory is then an error, not a slow server.",
     avoid="Do not lower the margin (-fitt) to nothing: buffers still grow while it serves (ggml-org/llama.cpp#13085).",
     verify="The log at -lv 4 says that all layers are offloaded, at every start.",
     knobs=("gpuLayers", "contextSizePerSlot", "cacheTypeK", "cacheTypeV", "variant"),
@@ -80,10 +80,8 @@ def spilled_layers(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
 def layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether a model on a GPU is partly in host memory, by somebody's choice."""
     log = symptoms.log
-    if log is None or not log.facts.model_buffers:
+    if log is None or not log.facts.on_gpu:
         return _unsplit(symptoms)
-    if not log.facts.on_gpu:
-        return Clear("no GPU is in use, so nothing is split")
     spilled = spilled_layers(log)
     if spilled is not None:
         if _fit_did_it(symptoms, log):
@@ -117,7 +115,7 @@ def _weights_on_cpu(symptoms: Symptoms, log: LogStory) -> Finding | None:
         return None
     return Finding(
         LAYERS_ON_CPU,
-        f"{kept / MIB:,.0f} of {log.facts.model_bytes / MIB:,.0f} MiB of weights are kept in host memory by an argument",
+        f"an argument keeps {kept / MIB:,.0f} of {log.facts.model_bytes / MIB:,.0f} MiB of weights in host memory",
         (shown(argument), fact(log, "model_buffers", buffers(log))),
         confidence=Confidence.LIKELY,
     )
@@ -174,5 +172,3 @@ def _failed_to_fit(log: LogStory) -> tuple[Evidence, ...]:
         return lines
     words = next((change for change in log.facts.fit_changes if change.startswith("failed to fit")), None)
     return () if words is None else (Evidence(Source.LOG, words[:LONGEST]),)
-
-

@@ -12,7 +12,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
-from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
@@ -31,7 +31,7 @@ from slotune.llama.log_story import LogStory, Topic
 __all__ = ["ENTRIES", "RULES"]
 
 RARE: Final = 0.01
-"""Share of requests that do not fit: below it, it is a client's mistake now and then, not a context that is too small."""
+"""Share of requests that do not fit: below it, it is a client's mistake now and then, not too small a context."""
 _OVERSIZED: Final = re.compile(r"request \((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
 
 CONTEXT_SHRUNK: Final = Entry(
@@ -54,7 +54,7 @@ CONTEXT_TOO_SMALL: Final = Entry(
     title="Requests do not fit into the context of a slot",
     cause="A prompt that is longer than its slot's context is refused with an error; one that fills it while it is "
     "answered is cut off, or loses its beginning where context shift is on.",
-    first="Raise -c to the longest prompt and answer times --parallel, or lower --parallel; a q8_0 KV cache makes room.",
+    first="Raise -c to the longest prompt and answer times --parallel, or lower that; a q8_0 KV cache makes room.",
     avoid="Do not turn on --context-shift instead: answers then go on without the beginning of their prompt.",
     verify="The log has no refused or truncated request under the same traffic.",
     knobs=("contextSizePerSlot", "parallelSlots", "cacheTypeK", "cacheTypeV"),
@@ -135,7 +135,9 @@ def _divided(symptoms: Symptoms) -> Clear | None:
     asked, (per_slot, slots, told) = int(context.values[0]), known
     if per_slot * slots < asked:
         return None
-    return Clear(f"each of {slots} slots has {per_slot:,} of the {asked:,} tokens that were stated", (shown(context), told))
+    return Clear(
+        f"each of {slots} slots has {per_slot:,} of the {asked:,} tokens that were stated", (shown(context), told)
+    )
 
 
 def _context_too_small(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -178,7 +180,9 @@ def _context_too_small(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _larger_context(log: LogStory, known: tuple[int, int, Evidence] | None) -> str | None:
     """The context that the largest refused prompt that is quoted would have needed."""
     seen = log.seen.get(Topic.CONTEXT_EXCEEDED)
-    sizes = [int(match[1]) for line in ((seen.first, seen.last) if seen else ()) if (match := _OVERSIZED.search(line.text))]
+    sizes = [
+        int(match[1]) for line in ((seen.first, seen.last) if seen else ()) if (match := _OVERSIZED.search(line.text))
+    ]
     if not sizes:
         return None
     per_slot = -(-max(sizes) * 5 // 4 // 256) * 256  # a fourth more, for the answer, in llama.cpp's blocks

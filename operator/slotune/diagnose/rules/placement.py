@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
@@ -20,11 +21,11 @@ from slotune.llama.log_story import LogStory, Topic
 __all__ = [
     "NEEDS_START",
     "Backend",
+    "asks_for_gpus",
     "backend_of",
     "buffers",
     "build_of",
     "fact",
-    "asks_for_gpus",
     "gpu_given",
     "gpus",
     "heard",
@@ -174,7 +175,8 @@ def gpu_given(symptoms: Symptoms) -> Evidence | None:
         return asks_for_gpus(pod.gpus)
     if symptoms.device is not None:
         return next(iter(symptoms.device_evidence), Evidence(Source.DEVICE, symptoms.device.name))
-    if symptoms.gpu is not None:
+    # A class of hardware may be one without a GPU, so only the name of a known device counts.
+    if symptoms.gpu is not None and known_accelerator(symptoms.gpu.name) is not None:
         return Evidence(Source.DEVICE, symptoms.gpu.name)
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slotune.diagnose.finding import Confidence, Severity
@@ -23,11 +25,11 @@ from tests.diagnose.rules.building import (
     timings,
 )
 
-BY_WEIGHTS = {"prefill_tokens_per_s": 1600.0, "decode_step_s": 0.01}
+BY_WEIGHTS: dict[str, Any] = {"prefill_tokens_per_s": 1600.0, "decode_step_s": 0.01}
 """A piece of 32 tokens takes 20 ms, of which reading the weights is 10."""
 
 
-def pieces(ubatch: int, batch: int = 2048, **speeds: float) -> Symptoms:
+def pieces(ubatch: int, batch: int = 2048, **speeds: Any) -> Symptoms:
     facts = {"ubatch_size": ubatch, "batch_size": batch}
     return of(log=log(requests=timings(), facts=facts), probe=probe(**speeds))
 

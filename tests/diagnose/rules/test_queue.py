@@ -29,7 +29,7 @@ from tests.diagnose.rules.building import (
     timings,
 )
 
-SPEED = {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 25.0}
+SPEED: dict[str, Any] = {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 25.0}
 """40 tokens/s of a request."""
 
 

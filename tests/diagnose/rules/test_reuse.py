@@ -37,10 +37,12 @@ def test_every_cause_has_a_number_of_its_own() -> None:
 
 
 def test_a_prompt_that_is_computed_again_when_it_is_sent_twice_is_found() -> None:
-    said = found(RULES, "SLT040", of(probe=probe(cached_tokens_again=0)))
+    said = found(RULES, "SLT040", of(probe=probe(cached_tokens_again=0)), Severity.INFO)
     assert "of a prompt of 400 tokens that was sent twice, 0 came from the cache" in said.sentence
     assert said.cost.ttft_s == pytest.approx(2.0)
     assert said.cost.ttft_share == 1.0
+    alike = log({SIMILAR: 12}, timings(40, cached_tokens=None))
+    found(RULES, "SLT040", of(probe=probe(cached_tokens_again=0), log=alike))
 
 
 def test_a_slot_picked_for_its_prefix_that_serves_nothing_is_found() -> None:

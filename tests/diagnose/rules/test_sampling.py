@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
@@ -27,7 +29,7 @@ PLAIN: dict[str, object] = {
 }
 
 
-def running(asked: bool = True, speed: float | None = None, **params: object) -> ServerLook:
+def running(asked: bool = True, speed: float | None = None, **params: Any) -> ServerLook:
     counters = {} if speed is None else {"tokens_predicted_total": 1e3, "tokens_predicted_seconds_total": 1e3 / speed}
     return server(
         model=ModelMeta("m", vocabulary=128_000),
@@ -49,7 +51,7 @@ def running(asked: bool = True, speed: float | None = None, **params: object) ->
         ({"grammar": 812}, "a grammar of 812 characters"),
     ],
 )
-def test_each_costly_sampler_of_a_request_is_named(params: dict[str, object], words: str) -> None:
+def test_each_costly_sampler_of_a_request_is_named(params: dict[str, Any], words: str) -> None:
     said = found(RULES, "SLT070", of(server=running(**params)), Severity.INFO)
     assert words in said.sentence
     assert said.confidence is Confidence.LIKELY
@@ -76,7 +78,7 @@ def test_defaults_that_were_changed_hold_for_requests_that_say_nothing() -> None
     [{}, {"repeat_penalty": 1.3, "samplers": ("top_k",)}, {"repeat_penalty": 1.3, "repeat_last_n": 0}],
     ids=["llama.cpp's defaults", "a chain without penalties", "over no tokens"],
 )
-def test_plain_sampling_is_clear(params: dict[str, object]) -> None:
+def test_plain_sampling_is_clear(params: dict[str, Any]) -> None:
     assert is_clear(RULES, "SLT070", of(server=running(**params)))
 
 

@@ -26,8 +26,8 @@ from slotune.llama.log_story import Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
-HARDLY: Final = 0.05
-"""Less of the prompt tokens than this comes from a chat template that all prompts share."""
+HARDLY: Final = 0.1
+"""About so much of the prompt tokens comes from a chat template that all prompts share."""
 MOSTLY: Final = 0.5
 """A cache that serves more than half of a prompt works."""
 LONG_PROMPT: Final = 64
@@ -95,10 +95,14 @@ def _probed(symptoms: Symptoms) -> Finding | Clear | None:
         return Clear(f"a prompt that was sent twice came from the cache: {again:,} of {tokens:,} tokens", (seen,))
     if not probe.was_idle:
         return None  # somebody else's prompt may have taken the slot in between
+    log = symptoms.log
+    picked = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
     return Finding(
         PROMPT_COMPUTED_AGAIN,
         f"of a prompt of {tokens:,} tokens that was sent twice, {again:,} came from the cache the second time",
-        (seen,),
+        (seen,) if log is None or not picked else (seen, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
+        # Whoever sends prompts that share nothing loses nothing, and may have switched the cache off for that.
+        Severity.WARNING if picked >= SEVERAL else Severity.INFO,
         cost=Cost(_seconds(tokens - again, symptoms), 1 - again / tokens),
     )
 

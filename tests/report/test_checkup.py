@@ -88,7 +88,7 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
 
 def test_a_healthy_server_has_nothing_to_change() -> None:
     text = said(healthy())
-    assert "nothing to change: 15 of 15 questions answered\n" in text
+    assert "nothing to change: 15 of 15 checks made\n" in text
     assert "What would decide the rest" not in text
 
 
@@ -103,7 +103,13 @@ def test_what_is_only_worth_knowing_leaves_nothing_to_change_and_is_told_briefly
 def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
     text = said(examined(Symptoms("chat.log", log=LOG)))
     assert "nothing to change" not in text
-    assert "none of 15 questions could be decided" in " ".join(text.split())
+    assert "nothing found, but nothing could be decided from this either\n" in text
+
+
+def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:
+    one = examined(Symptoms("pod"), clear(Item.GPU, "on the GPU"), undecided(Item.GPU, "--probe"))
+    assert "nothing to change: 1 of 2 checks made, 1 could not be decided from this\n" in said(one)
+    assert "is the GPU used, and for all layers? (1 of 2 checks clear)" in " ".join(said(one).split())
 
 
 def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:
@@ -180,6 +186,7 @@ def test_the_document_has_each_finding_with_its_evidence() -> None:
     assert (document["healthy"], document["notes"]) == (False, ["a note"])
     (server,) = document["servers"]
     assert (server["name"], server["questions"], server["questions_decided"]) == ("chat.log", 15, 4)
+    assert (server["checks"], server["checks_decided"]) == (7, 4)
     first = server["findings"][0]
     assert (first["id"], first["code"], first["item"]) == ("SLT050", "TooFewSlots", "Queue")
     assert (first["severity"], first["confidence"]) == ("Warning", "Certain")

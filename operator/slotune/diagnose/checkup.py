@@ -44,6 +44,14 @@ class Checked:
     findings: tuple[Finding, ...]
     clear: tuple[Clear, ...]
     undecided: tuple[Undecided, ...]
+    """Each need once."""
+    checks: int
+    """Rules that were asked."""
+
+    @property
+    def decided(self) -> int:
+        """Rules that could tell."""
+        return len(self.findings) + len(self.clear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +78,8 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
         findings = tuple(one for one in own if isinstance(one, Finding))
         undecided = tuple(dict.fromkeys(one for one in own if isinstance(one, Undecided)))
         outcome = Outcome.FOUND if findings else Outcome.UNDECIDED if undecided or not own else Outcome.CLEAR
-        checked.append(
-            Checked(item, outcome, order(findings), tuple(one for one in own if isinstance(one, Clear)), undecided)
-        )
+        clear = tuple(one for one in own if isinstance(one, Clear))
+        checked.append(Checked(item, outcome, order(findings), clear, undecided, len(own)))
     return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked))
 
 

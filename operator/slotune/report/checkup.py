@@ -109,12 +109,12 @@ def _headline(checkup: Checkup) -> str:
     if wrong:
         order = ", the one that explains most first" if wrong > 1 else ""
         return f"{plural(wrong, 'finding')}{order}"
-    decided = sum(checked.outcome is not Outcome.UNDECIDED for checked in checkup.checked)
-    whole = len(checkup.checked)
+    decided = sum(checked.decided for checked in checkup.checked)
+    whole = sum(checked.checks for checked in checkup.checked)
     if not decided:
-        return f"nothing found, but none of {whole} questions could be decided from this"
+        return "nothing found, but nothing could be decided from this either"
     rest = "" if decided == whole else f", {whole - decided} could not be decided from this"
-    return f"nothing to change: {decided} of {whole} questions answered{rest}"
+    return f"nothing to change: {decided} of {plural(whole, 'check')} made{rest}"
 
 
 def _looked_at(symptoms: Symptoms) -> list[str]:
@@ -219,7 +219,7 @@ def _checked_words(checked: Checked) -> str:
         return ", ".join(f"{finding.id} {finding.code}" for finding in checked.findings)
     if checked.outcome is Outcome.CLEAR:
         return said_in_public("; ".join(dict.fromkeys(clear.sentence for clear in checked.clear)))
-    return question
+    return f"{question} ({checked.decided} of {checked.checks} checks clear)" if checked.decided else question
 
 
 def _needs(checkup: Checkup) -> dict[str, list[str]]:

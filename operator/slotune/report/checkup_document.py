@@ -45,6 +45,8 @@ def _server(one: Examined) -> dict[str, Any]:
         "healthy": one.checkup.is_healthy,
         "questions": len(checked),
         "questions_decided": sum(item.outcome is not Outcome.UNDECIDED for item in checked),
+        "checks": sum(item.checks for item in checked),
+        "checks_decided": sum(item.decided for item in checked),
         "looked_at": _looked_at(one.symptoms),
         "findings": [_finding(finding) for finding in one.checkup.findings],
         "checklist": [_item(item) for item in checked],

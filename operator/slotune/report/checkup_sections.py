@@ -39,8 +39,9 @@ def _roofline(roofline: Roofline) -> Section:
         "sentences": list(roofline.sentences),
     }
     lines = [sentence(words) for words in roofline.sentences]
-    if roofline.decode.at_most is None and roofline.prefill.at_most is None and roofline.prefill.seen is None:
-        del lines[1:]  # it would only say once more that the device is not known
+    if roofline.decode.at_most is None and roofline.prefill.at_most is None:
+        seen = roofline.prefill.seen  # the second sentence would say once more that the device is not known
+        lines[1:] = [] if seen is None else [f"{seen.tokens_per_s:,.4g} prompt tokens/s were seen."]
     return Section("roofline", "Roofline", tuple(lines), document)
 
 

@@ -87,7 +87,7 @@ def _saturated(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("requests wait though slots are idle", found.evidence)
     room = room_for_more(symptoms)
     if room is None:
-        return Undecided("what is owed to users: -f FILE with the LlamaDeployment, or --ttft and the speed")
+        return Undecided("what is owed to users: -f FILE with the LlamaDeployment")
     if room[0]:
         return Clear(f"there is speed to spare: {room[1]}", found.evidence)
     speed = () if room[2] is None else (room[2],)

@@ -114,6 +114,12 @@ def test_attention_that_left_its_device_is_found() -> None:
     assert got.evidence == (Evidence(Source.LOG, FALLBACK),)
 
 
+def test_attention_that_a_layer_on_the_cpu_keeps_off_misses_no_kernel() -> None:
+    line = "layer 20 is assigned to device CPU but Flash Attention is assigned to device CUDA0 (usually due to missing)"
+    symptoms = of(log=log(facts=CUDA | {"flash_attention_fallback": line}))
+    assert "lie on the CPU" in found(RULES, "SLT011", symptoms, Severity.INFO).sentence
+
+
 @pytest.mark.parametrize("facts", [{"flash_attention_fallback": FALLBACK}, {"flash_attention": False}])
 def test_on_a_cpu_no_line_about_flash_attention_is_an_alarm(facts: dict[str, Any]) -> None:
     assert is_clear(RULES, "SLT011", of(log=log(facts=CPU | facts)))

@@ -211,8 +211,20 @@ def test_a_gpu_that_ran_full_says_which_buffer() -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
     story = log(facts=CUDA, failure=failure, failure_line=Line(88, "failed to allocate buffer for kv cache"))
     got = found(RULES, "SLT036", of(log=story), Severity.CRITICAL)
-    assert got.sentence == "the GPU's memory ran out: the KV cache did not fit: lower it"
+    assert got.sentence == "memory ran out: the KV cache did not fit: lower it"
+    assert got.first == "Lower it."
     assert got.evidence[0] == Evidence(Source.LOG, "failed to allocate buffer for kv cache", 88)
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [(CPU, "failed to allocate buffer for kv cache"), ({}, "llama_model_load: mmap failed: Cannot allocate memory")],
+)
+def test_what_did_not_fit_on_a_cpu_server_is_host_memory(facts: dict[str, Any], line: str) -> None:
+    failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
+    story = log(facts=facts, failure=failure, failure_line=Line(88, line))
+    found(RULES, "SLT034", of(log=story), Severity.CRITICAL)
+    assert is_clear(RULES, "SLT036", of(log=story))
 
 
 def test_an_allocation_that_failed_while_it_served_on_is_a_warning() -> None:

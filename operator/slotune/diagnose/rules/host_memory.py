@@ -32,8 +32,10 @@ __all__ = [
     "HOST_MEMORY_PRESSURE",
     "WEIGHTS_FROM_SLOW_STORAGE",
     "cache_ram_beyond_limit",
+    "cure_of",
     "host_memory_pressure",
     "is_about_prompt_cache",
+    "ran_out_on_host",
     "weights_from_slow_storage",
 ]
 
@@ -172,14 +174,31 @@ def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 def _log_ended(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
-    if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST:
-        line = log.failure_line
-        words = log.failure.sentence if line is None else line.text
-        told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
-        again = log.starts > 1 and log.facts.ready
-        severity = Severity.WARNING if again else Severity.CRITICAL
-        return Finding(HOST_MEMORY_PRESSURE, log.failure.sentence, (told,), severity)
-    return None
+    if log is None or log.failure is None or not ran_out_on_host(symptoms):
+        return None
+    line, sentence = log.failure_line, log.failure.sentence
+    told = Evidence(
+        Source.LOG, (sentence if line is None else line.text)[:LONGEST], None if line is None else line.number
+    )
+    # The process that it happened to may have been followed by one that came up.
+    severity = Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL
+    return Finding(HOST_MEMORY_PRESSURE, f"host memory ran out: {sentence}", (told,), severity, first=cure_of(sentence))
+
+
+def ran_out_on_host(symptoms: Symptoms) -> bool:
+    """Whether the log ends for want of memory that is the host's: also weights, caches and buffers of a CPU server."""
+    log = symptoms.log
+    if log is None or log.failure is None or not log.failure.failure_class.is_memory:
+        return False
+    line = "" if log.failure_line is None else log.failure_line.text
+    is_host = log.failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST or "mmap failed" in line
+    return is_host or backend_of(symptoms) is Backend.CPU
+
+
+def cure_of(sentence: str) -> str | None:
+    """What a failure's sentence says to do, as a sentence of its own."""
+    _, found, cure = sentence.rpartition(": ")
+    return f"{cure[:1].upper()}{cure[1:]}." if found else None
 
 
 def _killed(symptoms: Symptoms) -> Finding | None:

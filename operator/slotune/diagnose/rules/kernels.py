@@ -6,6 +6,7 @@ On a CPU the same lines mean nothing bad: it has a kernel for every type, and is
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -38,6 +39,8 @@ TIMES_THE_FLOOR: Final = 2.0
 LAUNCH_S: Final = 200e-6
 """A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers
 needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
+_OF_A_LAYER_ON_CPU: Final = re.compile(r"is assigned to device CPU but ")
+"""Then no kernel is missing: the layer itself is not on the GPU."""
 LAYERS_MOST: Final = 100
 """Where the number of layers is not known: the largest models have about so many."""
 
@@ -168,11 +171,21 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if backend is None:
         return Undecided(NEEDS_START)
     if log is not None and _left_device(log):
+        lines = heard(log, Topic.FLASH_ATTENTION_FALLBACK) or (
+            fact(log, "flash_attention_fallback", (log.facts.flash_attention_fallback or "")[:LONGEST]),
+        )
+        if any(_OF_A_LAYER_ON_CPU.search(line.text) for line in lines):
+            return Finding(
+                FLASH_ATTENTION_OFF,
+                "flash attention is off because some layers lie on the CPU",
+                lines,
+                Severity.INFO,
+                first="Put all layers on the GPU first: flash attention then comes back by itself.",
+            )
         return Finding(
             FLASH_ATTENTION_OFF,
             f"there is no flash attention kernel for {backend} and this model's heads, or its K/V types",
-            heard(log, Topic.FLASH_ATTENTION_FALLBACK)
-            or (fact(log, "flash_attention_fallback", (log.facts.flash_attention_fallback or "")[:LONGEST]),),
+            lines,
         )
     if log is not None and log.facts.flash_attention:
         return Clear("flash attention is in effect", (fact(log, "flash_attention", "Flash Attention enabled"),))

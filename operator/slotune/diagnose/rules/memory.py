@@ -16,8 +16,6 @@ from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
-    Backend,
-    backend_of,
     fact,
     heard,
     said,
@@ -25,7 +23,6 @@ from slotune.diagnose.rules.placement import (
     stated,
 )
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.failures import FailureClass
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
@@ -211,28 +208,25 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log is None:
         return Undecided("the server's log")
     failure = log.failure
+    if host.ran_out_on_host(symptoms):
+        return Clear("it was host memory that ran out")
     if failure is not None and failure.failure_class.is_memory:
-        if failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST:
-            return Clear("it was host memory that ran out")
         line = log.failure_line
         words = failure.sentence if line is None else line.text
         told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
-        on_cpu = backend_of(symptoms) is Backend.CPU
-        where = "memory" if on_cpu else "the GPU's memory"
         return Finding(
             GPU_MEMORY_FULL,
-            f"{where} ran out: {failure.sentence}",
+            f"memory ran out: {failure.sentence}",
             (told, *heard(log, Topic.OUT_OF_MEMORY)[:1]),
             # The process that it happened to may have been followed by one that came up.
             Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL,
+            first=host.cure_of(failure.sentence),
         )
     lines = tuple(line for line in heard(log, Topic.OUT_OF_MEMORY) if not host.is_about_prompt_cache(line))
     if lines:
         count = log.count(Topic.OUT_OF_MEMORY)
         return Finding(GPU_MEMORY_FULL, f"an allocation failed {_times(count)}", lines)
-    if said(log):
-        return Clear("every buffer was allocated")
-    return Undecided("a log that holds the server's start")
+    return Clear("every buffer was allocated") if said(log) else Undecided("a log that holds the server's start")
 
 
 def _times(count: int) -> str:

@@ -17,6 +17,7 @@ def test_a_debug_log_is_found_and_none_of_its_lines_is_quoted() -> None:
     assert "60,000 of 70,000 lines" in said.sentence
     assert "15.0 for each token" in said.sentence
     assert said.evidence[0].line == 12
+    assert said.cost.speed_share == pytest.approx(60_000 * 20e-6 / 120)
     assert PROMPT not in str(said)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Confidence, Severity
-from slotune.diagnose.rules.sampling import PENALTY_S, RULES
+from slotune.diagnose.rules.sampling import COST_S, RULES
 from slotune.diagnose.symptoms import ServerLook
 from slotune.llama.server_answers import ModelMeta
 from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided, log, metrics, of, pod, server, timings
@@ -60,8 +60,13 @@ def test_each_costly_sampler_of_a_request_is_named(params: dict[str, Any], words
 def test_penalties_that_take_a_part_of_a_token_that_is_felt_are_an_alarm() -> None:
     speed = 100.0
     said = found(RULES, "SLT070", of(server=running(speed=speed, repeat_penalty=1.3)))
-    assert said.cost.speed_share == pytest.approx(PENALTY_S * 128_000 * speed)
+    assert said.cost.speed_share == pytest.approx(COST_S["penalty"] * 128_000 * speed)
     found(RULES, "SLT070", of(server=running(speed=5.0, repeat_penalty=1.3)), Severity.INFO)
+
+
+def test_a_grammar_that_was_asked_for_is_no_alarm_whatever_it_costs() -> None:
+    said = found(RULES, "SLT070", of(server=running(speed=100.0, grammar=812)), Severity.INFO)
+    assert "about 13 % of the time of a token" in said.sentence
 
 
 def test_defaults_that_were_changed_hold_for_requests_that_say_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Clear, Finding, Undecided
+from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
@@ -19,8 +19,8 @@ DEBUG_LOGGING: Final = Entry(
     code="DebugLogging",
     item=Item.LOGGING,
     title="The server logs at debug level",
-    cause="From -lv 5 on, and with -v, the server writes several lines for every token and whole prompts beside; they "
-    "are made on the thread that computes, and hold what users wrote.",
+    cause="From -lv 5 on, and with -v, the server writes some twenty lines for every token of a streamed answer, made on "
+    "the thread that computes, and prompts among them, so that the log holds what users wrote.",
     first="Start with -lv 4, which still shows layers, buffers and kernels at the start, or with the default of 3.",
     avoid="Do not send the lines to a faster disk: making them is what costs, and they hold prompts.",
     verify="Tokens/s of one request on the idle server before and after.",
@@ -32,12 +32,14 @@ ENTRIES: Final = (DEBUG_LOGGING,)
 DEBUG: Final = 5
 """``-lv`` from which lines are written for every token."""
 DEFAULT: Final = 3
+LINE_S: Final = 20e-6
+"""Seconds of CPU time for one line, the writing of it included: build 11549, 22 lines for each token of a streamed answer."""
 
 
 def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     if log is not None and (log.count(Topic.DEBUG_LINE) or (log.verbosity or 0) >= DEBUG):
-        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),))
+        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),), cost=_cost(log))
     if log is not None and log.verbosity is not None:
         return Clear(f"the log has no line that only -lv {DEBUG} would print")
     verbose, level = settings.stated(symptoms, "-v"), settings.number(symptoms, "-lv", DEFAULT)
@@ -56,6 +58,14 @@ def _said(log: LogStory) -> str:
     if log.requests is not None and log.requests.predicted_tokens and debug:
         words += f", {debug / log.requests.predicted_tokens:.1f} for each token of an answer"
     return words
+
+
+def _cost(log: LogStory) -> Cost:
+    """What the lines took of the time that the requests in the log took."""
+    requests = log.requests
+    worked_s = 0.0 if requests is None else (requests.prompt_ms + requests.predicted_ms) / 1e3
+    lines_s = LINE_S * log.count(Topic.DEBUG_LINE)
+    return Cost(speed_share=min(1.0, lines_s / worked_s) if worked_s > 0 else None)
 
 
 def _shown(log: LogStory) -> Evidence:

@@ -19,8 +19,8 @@ DEBUG_LOGGING: Final = Entry(
     code="DebugLogging",
     item=Item.LOGGING,
     title="The server logs at debug level",
-    cause="From -lv 5 on, and with -v, the server writes some twenty lines for every token of a streamed answer, made on "
-    "the thread that computes, and prompts among them, so that the log holds what users wrote.",
+    cause="From -lv 5 on, and with -v, the server writes some twenty lines for every token of a streamed answer, made "
+    "on the thread that computes, and prompts among them, so that the log holds what users wrote.",
     first="Start with -lv 4, which still shows layers, buffers and kernels at the start, or with the default of 3.",
     avoid="Do not send the lines to a faster disk: making them is what costs, and they hold prompts.",
     verify="Tokens/s of one request on the idle server before and after.",
@@ -33,7 +33,7 @@ DEBUG: Final = 5
 """``-lv`` from which lines are written for every token."""
 DEFAULT: Final = 3
 LINE_S: Final = 20e-6
-"""Seconds of CPU time for one line, the writing of it included: build 11549, 22 lines for each token of a streamed answer."""
+"""Seconds of CPU time for one line, writing it included: build 11549, 22 lines for each token of a streamed answer."""
 
 
 def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -388,8 +388,13 @@ def _diagnose(args: argparse.Namespace) -> int:
     )
     if asked.deployment is None:
         return diagnose(asked, args.output)
-    from slotune.commands.diagnose_deployment import diagnose_deployment
+    try:
+        from slotune.commands.diagnose_deployment import diagnose_deployment
+    except ModuleNotFoundError as error:
+        from slotune.tuning.errors import InvalidInputError
 
+        cure = f"it takes the extra operator ({error.name} is not installed): pip install 'slotune[operator]'"
+        raise InvalidInputError("--deployment", asked.deployment, cure) from error
     return diagnose_deployment(asked, args.output)
 
 

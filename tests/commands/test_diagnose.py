@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -358,6 +359,28 @@ def test_ctrl_c_ends_with_130_and_promises_nothing_about_trials(
     monkeypatch.setattr(command, "read_log", interrupted)
     assert main(["diagnose", "--log", str(LOG)]) == 130
     assert "trials" not in capsys.readouterr().err
+
+
+def test_ctrl_c_stops_a_log_that_does_not_end() -> None:
+    arguments = [sys.executable, "-m", "slotune.cli", "diagnose", "--log", "-"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        # More than a pipe holds: once all of it is gone, the command reads.
+        process.stdin.write(LOG.read_bytes() * 40)
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        out, said_meanwhile = process.communicate(timeout=60)
+    assert process.returncode == 130, said_meanwhile
+    assert out == b""
+
+
+def test_a_cluster_without_the_package_for_it_names_the_extra() -> None:
+    code = "import sys; sys.modules['kubernetes'] = None; from slotune.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = [sys.executable, "-c", code, "diagnose", "--deployment", "chat"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "slotune[operator]" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_cluster_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from slotune.diagnose.entry import Entry
@@ -47,7 +48,8 @@ class Cost:
     @property
     def weight(self) -> float:
         """What findings are ordered by: the larger of the two shares, or -1 when neither is known."""
-        return max((share for share in (self.ttft_share, self.speed_share) if share is not None), default=-1.0)
+        shares = (self.ttft_share, self.speed_share)
+        return max((share for share in shares if share is not None and math.isfinite(share)), default=-1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class Finding:
     def knobs(self) -> tuple[str, ...]:
         """Settings to try, most promising first, as the API names them."""
         return self.entry.knobs
+
+    @property
+    def binds(self) -> str | None:
+        """What stands in the way of a promise; None for what was noticed beside."""
+        return self.entry.binds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""Whose log it is that has no line of llama-server's: a file that was mixed up is the usual cause."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["is_binary", "looks_like"]
+
+_MAGIC: Final = (
+    (b"GGUF", "a model file (GGUF)"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x28\xb5\x2f\xfd", "compressed (zstd)"),
+    (b"\xfd7zXZ", "compressed (xz)"),
+    (b"BZh", "compressed (bzip2)"),
+    (b"SQLite format 3", "a database (SQLite)"),
+    (b"\x89PNG", "a picture (PNG)"),
+)
+_PROGRAMS: Final = (
+    ("the log of vLLM", rb"\bvllm\b|\bEngineCore\b|Avg prompt throughput"),
+    ("the log of SGLang", rb"\bsglang\b|Prefill batch[.,] |Decode batch[.,] "),
+    ("the log of Ollama", rb"source=\w+\.go:\d+|\[GIN\] \d{4}/|msg=\"?(?:inference compute|starting llama)"),
+    ("the log of text-generation-inference", rb"text_generation_(?:launcher|router)"),
+    ("the log of TensorRT-LLM or Triton", rb"tritonserver|TRT-?LLM"),
+    ("the log of LiteLLM", rb"\bLiteLLM\b"),
+    (
+        "the log of llama-cpp-python, which prints other lines than llama-server",
+        rb"llama_cpp\.server|llama_perf_context_print|llama_print_timings",
+    ),
+    ("the log of slotune", rb"\bslotune\.\w+|\"slotune\":"),
+    ("the log of a web server", rb"\"(?:GET|POST|HEAD) \S+ HTTP/\d"),
+    ("a Kubernetes manifest", rb"^apiVersion: \S+|^kind: \w+"),
+    ("output of nvidia-smi", rb"NVIDIA-SMI \d|==+NVSMI LOG==+"),
+    ("a page of metrics", rb"^# (?:HELP|TYPE) \w+"),
+    ("a web page", rb"^\s*<(?:!DOCTYPE|html)"),
+)
+_PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE | re.IGNORECASE)) for name, pattern in _PROGRAMS)
+
+_TEXT = bytes({*range(32, 127), *range(128, 256), 7, 8, 9, 10, 12, 13, 27})
+_STRANGE: Final = 0.05
+"""Share of bytes that no text has, from which on it is none."""
+
+
+def is_binary(sample: bytes) -> bool:
+    """Whether ``sample``, the beginning of a file, is no text. UTF-16, as PowerShell writes it, is text."""
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return False
+    return len(sample.translate(None, _TEXT)) > _STRANGE * len(sample)
+
+
+def looks_like(sample: bytes) -> str | None:
+    """What ``sample``, the beginning of a file, is, in words that fit behind ``looks like``; None: it is not obvious."""
+    for magic, name in _MAGIC:
+        if sample.startswith(magic):
+            return name
+    if is_binary(sample):
+        return "a binary file"
+    return next((name for name, pattern in _PATTERNS if pattern.search(sample)), None)

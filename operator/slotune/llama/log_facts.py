@@ -1,0 +1,56 @@
+"""Which line of a start said which fact: evidence for whoever doubts it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["fact_lines"]
+
+_FACT_LINES: Final = (
+    (("build",), rb"build_info: |\bbuild:? \d+ \(|slotune engine: "),
+    (("slots", "context_per_slot", "kv_unified"), rb"initializing, n_slots = "),
+    (("context_total",), rb"\bn_ctx {2,}= "),
+    (("context_per_slot",), rb"\bn_ctx_seq {2,}= "),
+    (("kv_unified",), rb"\bkv_unified {2,}= "),
+    (("batch_size",), rb"\bn_batch {2,}= "),
+    (("ubatch_size",), rb"\bn_ubatch {2,}= "),
+    (("threads", "threads_batch"), rb"n_threads = \d+ \(n_threads_batch"),
+    (("cache_type_k", "cache_type_v"), rb"\bK \(\w+\): .* V \(\w+\):"),
+    (("flash_attention",), rb"Flash Attention (?:enabled|not supported|was auto)"),
+    (("flash_attention",), rb"\bflash_attn {2,}= "),
+    (("layers_offloaded", "layers"), rb"offloaded \d+/\d+ layers to GPU"),
+    (("model_buffers",), rb"model buffer size = "),
+    (("kv_buffers",), rb"(?:KV|RS|state) buffer size = "),
+    (("compute_buffers",), rb"compute buffer size = "),
+    (("cache_ram_mib",), rb"prompt cache is (?:en|dis)abled"),
+    (("cache_idle_slots",), rb"idle slots will be saved"),
+    (("cache_reuse_unsupported",), rb"cache_reuse is not supported by"),
+    (("context_trained_cap",), rb"exceeds the training context of the model"),
+    (("speculation",), rb"speculative decoding context initialized|no implementations specified for speculative"),
+    (("speculation_error",), rb"failed to initialize speculative|speculative decoding not supported"),
+    (("backend_sampling",), rb"setting backend sampler for seq_id"),
+    (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
+    (("no_usable_gpu",), rb"no usable GPU found"),
+    (("flash_attention_fallback",), rb"Flash Attention (?:is assigned to device|not supported)"),
+    (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),
+    (("fit_changes",), rb"context size reduced from|failed to fit params to free device memory"),
+    (("config_files",), rb"using config file: "),
+    (("ready",), rb"\bmodel loaded\s*$"),
+)
+"""Fields of LogFacts and the line that states them; of two patterns for one field, the first that is there."""
+_PATTERNS = tuple((names, re.compile(pattern)) for names, pattern in _FACT_LINES)
+
+
+def fact_lines(lines: Sequence[tuple[int, bytes]]) -> dict[str, tuple[int, bytes]]:
+    """For fields of :class:`~slotune.llama.log_lines.LogFacts`, number and text of the last line that states them."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for names, pattern in _PATTERNS:
+        if all(name in found for name in names):
+            continue
+        entry = next((entry for entry in reversed(lines) if pattern.search(entry[1])), None)
+        if entry is not None:
+            for name in names:
+                found.setdefault(name, entry)
+    return found

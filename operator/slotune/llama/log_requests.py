@@ -1,0 +1,187 @@
+"""What a server's log says about its requests, added up as the lines go by.
+
+llama-server prints the lines of one request one after the other, from one thread: ``prompt eval time``, ``eval time``, the
+draft's, ``stop processing``. The last has the length of what is then in the slot, so what was taken from the cache is that
+less what was computed, less what was generated but for its last token, which is never evaluated.
+
+Quantiles come from counters in steps of one percent, so that a million requests take as much room as ten.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from slotune.llama.log_story import Line, RequestTimings
+from slotune.llama.log_topics import Hot, quote
+
+__all__ = ["MIN_PROMPT", "Event", "Quantiles", "RequestTotals"]
+
+Event = tuple[int, bytes, Hot]
+"""Number of the line, the line, and what it has."""
+
+MIN_PROMPT: Final = 64
+"""Computed tokens of the least prompt whose speed counts: of shorter ones the fixed cost of a step is most."""
+
+_SLOTS: Final = 1024
+"""More than any server has: ids beyond are garbage."""
+
+_PER_STEP: Final = 100
+"""Steps of a quantile for each factor of e."""
+
+_TIME = re.compile(rb"eval time = +(\d{1,15}\.\d\d) ms / +(\d{1,15}) ")
+_STOP = re.compile(rb"n_(?:tokens|past) = (\d{1,15}), truncated = (\d)")
+_DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
+_TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
+
+
+_WORK, _PROMPT, _GENERATION, _STOP_LINE = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP
+
+
+class Quantiles:
+    """Counts positive numbers by their logarithm."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._total = 0
+
+    def add(self, value: float) -> None:
+        """Count one; what is not positive and finite is passed over."""
+        if not 0 < value < math.inf:
+            return
+        key = round(_PER_STEP * math.log(value))
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._total += 1
+
+    def at(self, shares: Iterable[float]) -> tuple[float, ...] | None:
+        """The values below which these shares lie, within half a percent; None when nothing was counted."""
+        if not self._total:
+            return None
+        keys = sorted(self._counts)
+        found = []
+        for share in shares:
+            rank, below = max(1, math.ceil(share * self._total)), 0
+            for key in keys:
+                below += self._counts[key]
+                if below >= rank:
+                    found.append(math.exp(key / _PER_STEP))
+                    break
+        return tuple(found)
+
+
+class RequestTotals:
+    """Requests of one server since its last start."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._prompt_tokens, self._prompt_ms = 0, 0.0
+        self._predicted_tokens, self._predicted_ms = 0, 0.0
+        self._cached: int | None = None
+        self._drafted = self._accepted = 0
+        self._prefill, self._decode = Quantiles(), Quantiles()
+        self._busy: set[bytes] = set()
+        self._most_busy: int | None = None
+        self._slowest = -1.0
+        self._example: Line | None = None
+        self._prompt: tuple[float, int] | None = None
+        """Of the request whose lines are being read: milliseconds and tokens of its prompt."""
+        self._computed: int | None = None
+        """Its tokens that are not from the cache, once both times were read."""
+        self.took_ms = 0.0
+        """Of updates of the prompt cache."""
+        self.truncated: list[tuple[int, bytes]] = []
+        """Lines, with their numbers, of requests that lost part of their prompt; whoever reads them clears the list."""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add up lines, in the order in which they were written."""
+        busy = self._busy
+        for number, line, hot in events:
+            if hot is _GENERATION:
+                self._take_generation(line)
+            elif hot is _PROMPT:
+                self._take_prompt(number, line)
+            elif hot is _STOP_LINE:
+                busy.discard(_slot(line))
+                self._take_stop(number, line)
+            elif hot is _WORK:
+                if len(busy) < _SLOTS:
+                    busy.add(_slot(line))
+                if self._most_busy is None or len(busy) > self._most_busy:
+                    self._most_busy = len(busy)
+            else:
+                self._take_other(line, hot)
+
+    def _take_other(self, line: bytes, hot: Hot) -> None:
+        if hot is Hot.DRAFT and (match := _DRAFT.search(line)):
+            self._accepted += int(match[1])
+            self._drafted += int(match[2])
+        elif hot is Hot.TOOK and (match := _TOOK.search(line)):
+            self.took_ms += float(match[1])
+
+    def _take_prompt(self, number: int, line: bytes) -> None:
+        match = _TIME.search(line)
+        if match is None:
+            return
+        ms, tokens = float(match[1]), int(match[2])
+        self._prompt, self._computed = (ms, tokens), None
+        if ms > self._slowest:
+            self._slowest, self._example = ms, Line(number, quote(line))
+
+    def _take_generation(self, line: bytes) -> None:
+        match, prompt = _TIME.search(line), self._prompt
+        if match is None or prompt is None:
+            return
+        ms, tokens = float(match[1]), int(match[2])
+        prompt_ms, prompt_tokens = prompt
+        self._prompt = None
+        self._computed = prompt_tokens + max(0, tokens - 1)
+        self._requests += 1
+        self._prompt_ms += prompt_ms
+        self._prompt_tokens += prompt_tokens
+        self._predicted_ms += ms
+        self._predicted_tokens += tokens
+        if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
+            self._prefill.add(1e3 * prompt_tokens / prompt_ms)
+        if tokens > 1 and ms > 0:
+            self._decode.add(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
+
+    def _take_stop(self, number: int, line: bytes) -> None:
+        match = _STOP.search(line)
+        if match is None:
+            return
+        if match[2] != b"0":
+            self.truncated.append((number, line))
+        elif self._computed is not None:
+            self._cached = (self._cached or 0) + max(0, int(match[1]) - self._computed)
+        self._computed = None
+
+    def timings(self) -> RequestTimings | None:
+        """What they add up to; None without a finished request."""
+        if not self._requests:
+            return None
+        shares = (0.1, 0.5, 0.9)
+        return RequestTimings(
+            requests=self._requests,
+            prompt_tokens=self._prompt_tokens,
+            prompt_ms=round(self._prompt_ms, 2),
+            predicted_tokens=self._predicted_tokens,
+            predicted_ms=round(self._predicted_ms, 2),
+            cached_tokens=self._cached,
+            prefill_tokens_per_s=_three(self._prefill.at(shares)),
+            decode_tokens_per_s=_three(self._decode.at(shares)),
+            most_busy_slots=self._most_busy,
+            example=self._example,
+            drafted_tokens=self._drafted,
+            accepted_tokens=self._accepted,
+        )
+
+
+def _three(found: tuple[float, ...] | None) -> tuple[float, float, float] | None:
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def _slot(line: bytes) -> bytes:
+    start = line.find(b"id ") + 3
+    return line[start : start + 3]  # as printed: two digits and a blank, or three digits

@@ -1,0 +1,239 @@
+"""One server's lines, as they become its story.
+
+A start goes from the first header of a process to the line that says that the model is loaded: its text is kept, within
+bounds, and read as a whole. What a process did since is counted. Each start forgets what was counted before, except how
+the process before it ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import compress
+from types import MappingProxyType
+from typing import Final
+
+from slotune.llama.build_number import build_of_text
+from slotune.llama.failures import Failure, classify_failure
+from slotune.llama.log_lines import LogFacts, parse_log
+from slotune.llama.log_facts import fact_lines
+from slotune.llama.log_pieces import Clock, Excerpt, Piece
+from slotune.llama.log_requests import RequestTotals
+from slotune.llama.log_story import Line, LogStory, Seen, Topic
+from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, classify, quote, quote_debug
+
+__all__ = ["ServerLog"]
+
+START_BYTES: Final = 256 << 10
+TAIL_BYTES: Final = 64 << 10
+
+_LATE: Final = (Topic.KERNEL_FALLBACK, Topic.FLASH_ATTENTION_FALLBACK, Topic.SPECULATION_FAILED)
+"""What is only said at the first computation, which may be after the server said that it was up."""
+
+_VERBOSITY = re.compile(r"verbosity = (\d{1,3}) \(adjust with")
+"""Said at 3 and above; below, and by older builds, the lines themselves must tell."""
+
+_NO_FAILURE: Final = classify_failure(None, "")
+_FAILURE_WORDS = re.compile(
+    rb"fail|error|abort|assert|unable to|out of memory|insufficient memory|bad_alloc|not within the file"
+    rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due",
+    re.IGNORECASE,
+)
+_LAST_WORDS = re.compile(rb"terminate called|\s*what\(\): |std::bad_alloc|\S+:\d+: |slotune engine: ")
+"""How lines begin that are not llama.cpp's and tell of its end: the C++ library's, an assertion's."""
+
+
+class _Since:
+    """What was seen since a start."""
+
+    def __init__(self) -> None:
+        self.start = Excerpt(START_BYTES, TAIL_BYTES)
+        self.tail = Excerpt(0, TAIL_BYTES)
+        self.seen: dict[Topic, Seen] = {}
+        self.totals = RequestTotals()
+        self.level = 0
+        self.clock = Clock()
+        self.headers: set[str] = set()
+        self.came_up = False
+
+
+class ServerLog:
+    """Takes one server's lines in order."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._kinds = shapes
+        self._since = _Since()
+        self._stage: Mark | None = None
+        """The last mark of the start; None before any."""
+        self._starts = 0
+        self._lines = 0
+        self._earlier: tuple[Failure | None, Line | None] = (None, None)
+        self.size_bytes = 0
+        self.ours = 0
+        """Lines that llama-server wrote."""
+
+    def take(self, piece: Piece, *, whole: bool = True) -> None:
+        """Count the lines of ``piece``. A last line that is not whole may lack digits, so it states no fact of a start."""
+        kinds, counts = self._kinds, Counter(piece.shapes)
+        kinds.learn(counts, piece.lines, piece.shapes)
+        marks = {mark for shape in counts if (mark := kinds[shape].mark) is not None}
+        if self._up:
+            marks -= {Mark.WORK, Mark.READY}
+        begin = 0
+        for index, shape in enumerate(piece.shapes if marks else ()):
+            kind = kinds[shape]
+            if kind.mark is None or (self._up and kind.mark is Mark.WORK):
+                continue
+            another = self._begins(kind)
+            if another or (not self._up and kind.mark in (Mark.WORK, Mark.READY)):
+                cut = index + 1 if kind.mark is Mark.READY else index
+                self._add(piece.part(begin, cut), whole)
+                begin = cut
+            if another:
+                self._begin()
+            self._move(kind)
+        self._add(piece.part(begin, len(piece.lines)), whole, counts if begin == 0 else None)
+
+    @property
+    def _up(self) -> bool:
+        return self._stage in (Mark.READY, Mark.WORK)
+
+    def _begins(self, kind: LineKind) -> bool:
+        """Whether a line of this kind is of another process than the lines before it."""
+        stage = self._stage
+        if kind.mark is Mark.HEADER:
+            return stage in (Mark.LOADING, Mark.READY, Mark.WORK, Mark.END) or kind.header in self._since.headers
+        if kind.mark is Mark.EARLY:
+            return stage in (Mark.LOADING, Mark.READY, Mark.WORK, Mark.END)
+        return kind.mark is Mark.DEVICE and stage in (Mark.READY, Mark.WORK, Mark.END)
+
+    def _move(self, kind: LineKind) -> None:
+        if kind.mark in (Mark.HEADER, Mark.EARLY, Mark.DEVICE):
+            if self._stage is None:
+                self._starts += 1
+                self._stage = Mark.HEADER
+            if kind.header:
+                self._since.headers.add(kind.header)
+        elif not (self._up and kind.mark is Mark.LOADING):  # a server that slept loads its model again
+            self._stage = kind.mark
+            self._since.came_up = self._since.came_up or self._up
+
+    def _begin(self) -> None:
+        """Forget what an earlier start was, but not how it ended."""
+        failure, line = self._failure()
+        if failure is not None:
+            self._earlier = failure, line
+        self._since, self._stage = _Since(), None
+
+    def _add(self, piece: Piece, whole: bool, counts: Mapping[bytes, int] | None = None) -> None:
+        if not piece.lines:
+            return
+        since, counts = self._since, Counter(piece.shapes) if counts is None else counts
+        self._lines += len(piece.lines)
+        if whole and not self._up:
+            since.start.add(self._without_debugging(piece))
+        since.tail.add(piece)
+        since.clock.look(piece)
+        found: dict[Topic, list[bytes]] = {}
+        hot = False
+        for shape, count in counts.items():
+            kind = self._kinds[shape]
+            if kind.ours:
+                self.ours += count
+                since.level = max(since.level, kind.level)
+                hot = hot or kind.hot is not None
+                for topic in kind.topics:
+                    found.setdefault(topic, []).append(shape)
+        backwards = piece.shapes[::-1] if found else ()
+        for topic, shapes in found.items():
+            first = min(piece.shapes.index(shape) for shape in shapes)
+            last = len(backwards) - 1 - min(backwards.index(shape) for shape in shapes)
+            show = quote_debug if topic is Topic.DEBUG_LINE else quote
+            ends = [Line(piece.numbers[index], show(piece.lines[index])) for index in (first, last)]
+            self._see(topic, sum(counts[shape] for shape in shapes), *ends)
+        if hot:
+            self._add_up(piece)
+
+    def _without_debugging(self, piece: Piece) -> Piece:
+        """A start at ``-lv 5`` names each tensor several times; what the other lines say is all that is read."""
+        if not any(self._kinds[shape].level == DEBUG for shape in set(piece.shapes)):
+            return piece
+        places = [index for index, shape in enumerate(piece.shapes) if self._kinds[shape].level != DEBUG]
+        lines, shapes = ([of[index] for index in places] for of in (piece.lines, piece.shapes))
+        return Piece(lines, shapes, [piece.numbers[index] for index in places], None)
+
+    def _add_up(self, piece: Piece) -> None:
+        totals = self._since.totals
+        hot = list(map(self._kinds.hot.get, piece.shapes))
+        totals.take(zip(compress(piece.numbers, hot), compress(piece.lines, hot), filter(None, hot), strict=True))
+        for number, line in totals.truncated:
+            quoted = Line(number, quote(line))
+            self._see(Topic.TRUNCATED, 1, quoted, quoted)
+        totals.truncated.clear()
+
+    def _see(self, topic: Topic, count: int, first: Line, last: Line) -> None:
+        before = self._since.seen.get(topic)
+        self._since.seen[topic] = (
+            Seen(count, first, last) if before is None else replace(before, count=before.count + count, last=last)
+        )
+
+    def _failure(self) -> tuple[Failure | None, Line | None]:
+        """How it ended, from what it said after its last sign of life, and the line that says so."""
+        said: list[tuple[int, bytes]] = []
+        for number, line in reversed(self._since.tail.lines()):
+            kind = classify(line)
+            if kind.alive or kind.mark is Mark.READY:
+                break
+            if kind.level != DEBUG and (kind.ours or _LAST_WORDS.match(line)) and _FAILURE_WORDS.search(line):
+                said.append((number, line))
+        said.reverse()
+        up = "model loaded\n" if self._since.came_up else ""
+        failure = classify_failure(None, up + "\n".join(quote(line) for _, line in said))
+        if failure == _NO_FAILURE:
+            return None, None
+        alone = {number: classify_failure(None, up + quote(line)) for number, line in said}
+        telling = [entry for entry in said if alone[entry[0]].failure_class is failure.failure_class]
+        number, line = next((entry for entry in telling if alone[entry[0]] != _NO_FAILURE), said[-1])
+        return failure, Line(number, quote(line))
+
+    def _facts(self) -> tuple[LogFacts, str, Mapping[str, Line]]:
+        lines = self._since.start.lines()
+        known = {number for number, _ in lines}
+        seen = (self._since.seen[topic].first for topic in _LATE if topic in self._since.seen)
+        late = [line for line in seen if line.number not in known]
+        text = "\n".join(line.decode(errors="replace") for _, line in lines)
+        facts = parse_log("\n".join([text, *(line.text for line in late)]) + "\n")
+        quoted = {name: Line(number, quote(line)) for name, (number, line) in fact_lines(lines).items()}
+        for name, topic in (("kernel_fallback", _LATE[0]), ("flash_attention_fallback", _LATE[1])):
+            if name not in quoted and topic in self._since.seen:
+                quoted[name] = self._since.seen[topic].first
+        stated = {name: line for name, line in quoted.items() if getattr(facts, name) not in (None, False, (), {})}
+        return facts, text, MappingProxyType(stated)
+
+    def story(self, source: str) -> LogStory:
+        """What the lines so far tell."""
+        since = self._since
+        facts, text, quoted = self._facts()
+        failure, failure_line = self._failure()
+        seen = dict(since.seen)
+        if (updates := seen.get(Topic.CACHE_UPDATE)) is not None:
+            seen[Topic.CACHE_UPDATE] = replace(updates, total_ms=round(since.totals.took_ms, 2))
+        return LogStory(
+            source=source,
+            facts=facts,
+            fact_lines=quoted,
+            seen=MappingProxyType(seen),
+            requests=since.totals.timings(),
+            failure=failure,
+            failure_line=failure_line,
+            build=build_of_text(text),
+            starts=self._starts,
+            verbosity=int(stated[1]) if (stated := _VERBOSITY.search(text)) else since.level or None,
+            lines=self._lines,
+            size_bytes=self.size_bytes,
+            seconds=since.clock.seconds,
+            earlier_failure=self._earlier[0],
+            earlier_failure_line=self._earlier[1],
+        )

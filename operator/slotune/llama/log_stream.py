@@ -1,0 +1,109 @@
+"""Reads a server's log of any size, piece by piece, into stories of bounded size: one for each server in it.
+
+A piece is cut at a line end, unwrapped where something wraps its lines, and told apart into starts. The text of a start
+is kept for :func:`~slotune.llama.log_lines.parse_log`, the last lines for
+:func:`~slotune.llama.failures.classify_failure`; all others are counted by shape and forgotten. What comes out does not
+depend on how the stream was cut into chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from slotune.llama.log_pieces import Piece
+from slotune.llama.log_server import ServerLog
+from slotune.llama.log_story import LogStory
+from slotune.llama.log_topics import Shapes, shape_of
+from slotune.llama.log_wrapping import Wrapping, without_colours
+
+__all__ = ["LogReader"]
+
+BLOCK: Final = 1 << 20
+"""Bytes that are looked at together."""
+KEPT_OF_LONG_LINES: Final = 8 << 10
+"""Bytes of a line that is as long as a block; the rest of it is passed over."""
+SAMPLE: Final = 64 << 10
+SERVERS: Final = 256
+"""Pods whose lines are told apart; those of further ones are passed over."""
+
+
+class LogReader:
+    """Takes the bytes of a log as they come.
+
+    Args:
+        source: what a story is called whose lines name no pod: the file.
+        block: bytes that are looked at together, for tests.
+    """
+
+    def __init__(self, source: str = "", *, block: int = BLOCK) -> None:
+        self._source, self._block = source, block
+        self._buffer = bytearray()
+        self._number = 1
+        self._wrapping, self._shapes = Wrapping(), Shapes()
+        self._servers: dict[str, ServerLog] = {}
+        self.size_bytes = 0
+        """Bytes that came."""
+        self.sample = b""
+        """The first of them: what a log of something else is told by."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes, however many."""
+        self.size_bytes += len(chunk)
+        if len(self.sample) < SAMPLE:
+            self.sample += chunk[: SAMPLE - len(self.sample)]
+        buffer = self._buffer
+        buffer += chunk
+        start = 0
+        while len(buffer) - start >= self._block:
+            end = buffer.rfind(b"\n", start, start + self._block) + 1
+            if end:
+                self._take(bytes(buffer[start:end]))
+                start = end
+            else:
+                kept = min(KEPT_OF_LONG_LINES, self._block // 2)
+                del buffer[start + kept : start + self._block]
+        del buffer[:start]
+
+    def finish(self) -> tuple[LogStory, ...]:
+        """The stories, in the order in which the servers first said something; empty: no line is llama-server's."""
+        if self._buffer:
+            whole = self._buffer.rfind(b"\n") + 1
+            if whole:
+                self._take(bytes(self._buffer[:whole]))
+            if rest := bytes(self._buffer[whole:]):
+                self._take(rest, whole=False)
+            self._buffer.clear()
+        names = _short_names(list(self._servers))
+        stories = ((server, server.story(names[name] or self._source)) for name, server in self._servers.items())
+        return tuple(story for server, story in stories if server.ours)
+
+    def _take(self, block: bytes, *, whole: bool = True) -> None:
+        """Count whole lines, or the last one, which its writer did not end."""
+        text = without_colours(block)
+        lines, shapes = text.split(b"\n"), shape_of(text).split(b"\n")
+        if whole:
+            del lines[-1], shapes[-1]
+        first, self._number = self._number, self._number + len(lines)
+        if not self._wrapping.has_any(lines, set(shapes)):
+            self._give("", Piece(lines, shapes, range(first, first + len(lines)), None), len(block), whole)
+            return
+        for name, part in self._wrapping.unwrap(lines, first).items():
+            inner = shape_of(b"\n".join(part.lines)).split(b"\n")
+            self._give(name, Piece(part.lines, inner, part.numbers, part.stamps), part.size_bytes, whole)
+
+    def _give(self, name: str, piece: Piece, size_bytes: int, whole: bool) -> None:
+        server = self._servers.get(name)
+        if server is None:
+            if len(self._servers) >= SERVERS:
+                return
+            server = self._servers[name] = ServerLog(self._shapes)
+        server.size_bytes += size_bytes
+        if piece.lines:
+            server.take(piece, whole=whole)
+
+
+def _short_names(names: Sequence[str]) -> dict[str, str]:
+    """``pod/container`` as ``pod`` where that names one server."""
+    pods = [name.partition("/")[0] for name in names]
+    return {name: pod if pods.count(pod) == 1 else name for name, pod in zip(names, pods, strict=True)}

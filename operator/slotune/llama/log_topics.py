@@ -1,0 +1,264 @@
+"""What a line of llama-server's log is about, decided once for each shape of line.
+
+A shape is a line without its digits, blanks, dots and dashes, so that a gigabyte of log has some hundred of them. The
+patterns below are only tried on the first line of each; everything else is counting, which Python does in C.
+
+Time stamps, levels and modules come and go with flags and builds, so a line is ours when it begins as llama.cpp's lines
+do, and its message is then searched for the words of a topic. Lines that only debugging prints are counted and nothing
+more: prompts are in them. Strings: build 11549 (CPU, captured), llama.cpp's source at b11434 (CUDA), and what older
+builds said instead.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from slotune.llama.log_story import LONGEST, Topic
+
+__all__ = ["DEBUG", "NOTHING", "Hot", "LineKind", "Mark", "Shapes", "classify", "quote", "quote_debug", "shape_of"]
+
+DEBUG: Final = 5
+"""The verbosity that prints everything, prompts included."""
+
+_DROPPED = b"0123456789 .-\t"
+_SHAPE_BYTES = 400
+"""llama-server's own lines have shorter shapes; of a longer one, a prompt for example, the beginning decides."""
+_SHAPES = 20_000
+"""Shapes that are remembered: 8 MB at most. A log that shows prompts has a new one in each line."""
+
+
+class Mark(enum.Enum):
+    """A line that tells how far a server came."""
+
+    EARLY = enum.auto()
+    """Said while arguments are read: nothing of the same process is before it but its like."""
+    DEVICE = enum.auto()
+    """Devices and back ends, found in the first moments of a process, in no fixed place."""
+    HEADER = enum.auto()
+    """Build, machine: once in a process."""
+    LOADING = enum.auto()
+    READY = enum.auto()
+    WORK = enum.auto()
+    END = enum.auto()
+
+
+class Hot(enum.Enum):
+    """A line with numbers to add up; most lines of a busy server are such."""
+
+    WORK = enum.auto()
+    PROMPT = enum.auto()
+    GENERATION = enum.auto()
+    DRAFT = enum.auto()
+    STOP = enum.auto()
+    TOOK = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LineKind:
+    """What is known of all lines of a shape."""
+
+    ours: bool = False
+    """llama-server, or llama.cpp inside it, wrote it."""
+    level: int = 0
+    """Least ``-lv`` that prints it, as today's builds count; 0 when that is not known."""
+    topics: tuple[Topic, ...] = ()
+    mark: Mark | None = None
+    header: str = ""
+    """Which of the headers it is."""
+    hot: Hot | None = None
+    alive: bool = False
+    """A server that says this works on."""
+
+
+NOTHING = LineKind()
+
+_STAMP = rb"(?:\d+\.\d\d\.\d{3}\.\d{3} |\d{10,} |\[\d{4}-\d\d-\d\d[^\]]*\] )?"
+_LEVEL = rb"(?:([IWEDT]) )?"
+_PREFIX = re.compile(_STAMP + _LEVEL)
+_OURS = re.compile(
+    rb"(?:slot|srv|que|res|spec|cmn|mtmd|clip) +[\w~():]+ ?: "  # the server's own: a module and a function
+    rb"|(?:~?[A-Za-z]\w*_\w+|main|load|print_info|~Server|init|Device \d+|decode|build|system[ _]info)(?:\(\))?: "
+    rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument)"
+    rb"|error while handling (?:argument|environment variable) "
+    rb"|using config file: |CUDA error: |slotune engine: |\S*: ?GGML_ASSERT\(|GGML_ABORT|\S*: CUDA error"
+    rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
+    rb"|build: \d+ \(|llama server listening|HTTP server"
+)
+
+_TOPICS: tuple[tuple[Topic, bytes], ...] = (
+    (Topic.NO_USABLE_GPU, rb"no usable GPU found"),
+    (Topic.LAYERS_OFFLOADED, rb"offloaded \d+/\d+ layers to GPU"),
+    (
+        Topic.FLASH_ATTENTION_FALLBACK,
+        rb"Flash Attention (?:tensor )?is assigned to device|Flash Attention not supported"
+        rb"|Flash Attention was auto, set to disabled",
+    ),
+    (Topic.KERNEL_FALLBACK, rb"no FlashAttention vector kernel compiled for K/V types"),
+    (Topic.FIT_REDUCED_CONTEXT, rb"context size reduced from \d+ to \d+"),
+    (Topic.FIT_FAILED, rb"failed to fit params to free device memory"),
+    (Topic.CONTEXT_CAPPED, rb"exceeds the training context of the model \(\d+\)"),
+    (Topic.CONFIG_FILE, rb"using config file: "),
+    (Topic.CACHE_REUSE_UNSUPPORTED, rb"cache_reuse is not supported by|cache reuse is not supported - ignoring"),
+    (Topic.FULL_REPROCESSING, rb"forcing full prompt re-processing"),
+    (Topic.CHECKPOINT, rb"created context checkpoint"),
+    (Topic.CACHE_UPDATE, rb"prompt cache update took [\d.]+ ms"),
+    (Topic.CACHE_EVICTED, rb"removing oldest entry \(size"),
+    (Topic.STATE_EXCEEDS_CACHE, rb"prompt state size [\d.]+ MiB exceeds cache size limit"),
+    (Topic.IDLE_SLOT_SAVED, rb"saving idle slot to prompt cache"),
+    (Topic.SLOT_BY_SIMILARITY, rb"selected slot by (?:LCP|lcs) similarity"),
+    (Topic.SLOT_BY_LRU, rb"selected slot by (?:LRU|lru)"),
+    (
+        Topic.KV_FULL,
+        rb"failed to find free space in the KV cache|failed to find a memory slot for batch|Context size has been exceeded",
+    ),
+    (Topic.CONTEXT_EXCEEDED, rb"exceeds? the available context size"),
+    (Topic.CONTEXT_SHIFTED, rb"slot context shift, n_keep"),
+    (Topic.CANCELLED, rb"cancel task, id_task"),
+    (
+        Topic.SPECULATION_FAILED,
+        rb"failed to initialize speculative decoding context|speculative decoding not supported",
+    ),
+    (
+        Topic.OUT_OF_MEMORY,
+        rb"out of memory|failed to allocate (?:buffer for (?:kv|rs) cache|compute|graph|output buffer|memory for prompt)"
+        rb"|unable to allocate \S+ buffer|insufficient memory \(attempted",
+    ),
+    (Topic.SLOW_PROMPT, rb"prompt processing, n_tokens = +\d+, progress"),
+)
+_WORDS = tuple((topic, re.compile(words)) for topic, words in _TOPICS)
+
+_HEADERS = (
+    ("engine", re.compile(rb"slotune engine: xllamacpp")),
+    ("init", re.compile(rb"srv +init: initializing \.\.\.")),
+    ("print_info", re.compile(rb"common_params_print_info: build \d+")),
+    ("build_info", re.compile(rb"build_info: ")),
+    ("build", re.compile(rb"build:? \d+ \([0-9a-f]")),
+    ("system_info", re.compile(rb"system_info: n_threads")),
+    ("system", re.compile(rb"system info: n_threads")),
+)
+_MARKS = (
+    (Mark.READY, re.compile(rb"\bmodel loaded\s*\Z")),
+    (Mark.LOADING, re.compile(rb"loading model(?: '|\s*\Z)")),
+    (Mark.WORK, re.compile(rb"\| processing task")),
+    (
+        Mark.END,
+        re.compile(rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT\(|GGML_ABORT|CUDA error"),
+    ),
+    (Mark.EARLY, re.compile(rb"no usable GPU found|using config file: |error: invalid argument|error while handling")),
+    (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),
+)
+_HOT = (
+    (Hot.WORK, re.compile(rb"\| processing task")),
+    (Hot.PROMPT, re.compile(rb"prompt eval time = +[\d.]+ ms / +\d+ tokens")),
+    (Hot.GENERATION, re.compile(rb"(?<!prompt )\beval time = +[\d.]+ ms / +\d+ (?:tokens|runs)")),
+    (Hot.DRAFT, re.compile(rb"draft acceptance(?: rate)? = +[\d.]+ \( *\d+ accepted / +\d+ generated\)")),
+    (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
+    (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
+)
+_ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK)
+
+_DEBUG = re.compile(
+    rb"que +\w+: (?:processing new tasks|update slots|waiting for new tasks|new task, id|processing task, id)"
+    rb"|res +\w+: (?:add task|remove task|sending result|task id)"
+    rb"|slot decode token, id=|n_gen = \d+, n_remaining = |run slots completed|posting NEXT_RESPONSE|update_slots: decoding batch"
+    rb"|max possible draft: |http: streamed chunk|converted request: |log_server_request: re(?:quest|sponse): "
+)
+"""What only debugging prints; where a line has its level, the level is believed."""
+_TRACE = re.compile(
+    rb"^(?:llama_(?:context|kv_cache|model_loader|memory_recurrent)\w*|load_tensors|load|print_info|sched_reserve"
+    rb"|resolve_fused_ops|graph_reserve|common_memory_breakdown_print|common_params_fit_impl|create_memory): "
+    rb"|new slot, n_ctx|all slots are idle|new prompt, n_ctx_slot|init sampler, took|prompt cache (?:is|update)"
+    rb"|cached n_tokens = |updating prompt cache|prompt processing done|done request: |created context checkpoint|saving idle slot"
+)
+"""What a build of 2026 prints at ``-lv 4`` and not at 3."""
+_PLAIN = re.compile(
+    rb"initializing,? (?:slots, )?n_slots|prompt eval time|stop processing: |\| processing task|model loaded|selected slot by"
+    rb"|build_info: |loading model|listening on"
+)
+"""What ``-lv 3``, the default, prints."""
+_LETTERS = {b"D": DEBUG, b"T": 4, b"I": 3, b"W": 2, b"E": 1}
+
+
+def shape_of(text: bytes) -> bytes:
+    """The shape of a line, or the shapes of many lines, still parted by line ends."""
+    return text.translate(None, _DROPPED)
+
+
+def classify(line: bytes) -> LineKind:
+    """What ``line`` is, without its line end, colours and the prefixes of whoever kept it."""
+    prefix = _PREFIX.match(line)
+    letter = prefix[1] if prefix else None
+    message = line[prefix.end() :] if prefix else line
+    if not _OURS.match(message):
+        return NOTHING
+    if letter == b"D" or (letter is None and _DEBUG.search(message)):
+        return LineKind(ours=True, level=DEBUG, topics=(Topic.DEBUG_LINE,))
+    header = next((name for name, words in _HEADERS if words.search(message)), "")
+    hot = next((kind for kind, words in _HOT if words.search(message)), None)
+    return LineKind(
+        ours=True,
+        level=_level(letter, message),
+        topics=tuple(topic for topic, words in _WORDS if words.search(message)),
+        mark=Mark.HEADER if header else next((mark for mark, words in _MARKS if words.search(message)), None),
+        header=header,
+        hot=hot,
+        alive=hot in _ALIVE,
+    )
+
+
+def _level(letter: bytes | None, message: bytes) -> int:
+    if letter in (b"W", b"E"):
+        return _LETTERS[letter]
+    if _TRACE.search(message):
+        return 4
+    return 3 if letter or _PLAIN.search(message) else 1
+
+
+class Shapes:
+    """Remembers what each shape is. One serves all servers of a log."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[bytes, LineKind] = {}
+        self.hot: dict[bytes, Hot] = {}
+        """Only of shapes with numbers to add up."""
+
+    def learn(self, shapes: Iterable[bytes], lines: Sequence[bytes], of_lines: Sequence[bytes]) -> None:
+        """Classify those of ``shapes`` that are new by the first of ``lines`` that has them; ``of_lines`` are theirs."""
+        if len(self._kinds) > _SHAPES:
+            self._kinds.clear()
+            self.hot.clear()
+        new = {key for shape in shapes if (key := shape[:_SHAPE_BYTES]) not in self._kinds}
+        if not new:
+            return
+        for line, shape in zip(lines, of_lines, strict=True):
+            key = shape[:_SHAPE_BYTES]
+            if key in new:
+                new.discard(key)
+                kind = self._kinds[key] = classify(line)
+                if kind.hot is not None and key == shape:
+                    self.hot[key] = kind.hot
+                if not new:
+                    return
+
+    def __getitem__(self, shape: bytes) -> LineKind:
+        return self._kinds[shape[:_SHAPE_BYTES]]
+
+
+def quote(line: bytes) -> str:
+    """``line`` as it is shown to people: no time stamp, no level, at most :data:`LONGEST` characters."""
+    prefix = _PREFIX.match(line)
+    message = line[prefix.end() :] if prefix else line
+    return message[: 4 * LONGEST].decode("utf-8", errors="replace").strip()[:LONGEST]
+
+
+def quote_debug(line: bytes) -> str:
+    """A line that only debugging prints, without its message: that may be a prompt."""
+    prefix = _PREFIX.match(line)
+    message = line[prefix.end() :] if prefix else line
+    known, module = _DEBUG.search(message), _OURS.match(message)
+    shown = known[0] if known else module[0] if module else b""
+    return f"{shown.decode('utf-8', errors='replace').strip()[:LONGEST]} …"

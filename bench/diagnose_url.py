@@ -1,7 +1,7 @@
 """How long it takes to look at a running llama-server: alone, while it works, and as the whole command.
 
-A real engine with the demo's model runs meanwhile. At work it reads a long prompt and writes, one after another, so that
-/slots and /metrics wait for decodes as they do in production; on a machine with few cores the look competes with them.
+A real engine with the demo's model runs meanwhile. At work it reads one long prompt after another and answers, so that
+/slots and /metrics wait for decodes as in production; on a machine with few cores the look competes with them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ async def at_work(url: str) -> AsyncIterator[None]:
         async with aiohttp.ClientSession() as session:
             while True:
                 number += 1
-                ids = [(number * 7919 + place * 104729) % (VOCABULARY // 2) + VOCABULARY // 4 for place in range(PROMPT_TOKENS)]
+                ids = [
+                    (number * 7919 + place * 104729) % (VOCABULARY // 2) + VOCABULARY // 4
+                    for place in range(PROMPT_TOKENS)
+                ]
                 body = {"prompt": ids, "n_predict": 64, "ignore_eos": True}
                 async with session.post(f"{url}/completion", json=body) as response:
                     await response.read()
@@ -104,7 +107,9 @@ async def at_work(url: str) -> AsyncIterator[None]:
 
 async def measure(folder: Path) -> list[Timing]:
     """All timings, on a server that is started for them."""
-    candidate = Candidate("demo", "cpu", parallel_slots=2, context_per_slot=2048, batch_size=512, ubatch_size=256, threads=1)
+    candidate = Candidate(
+        "demo", "cpu", parallel_slots=2, context_per_slot=2048, batch_size=512, ubatch_size=256, threads=1
+    )
     alias = new_alias()
     arguments = to_args(candidate, model_path=str(demo_model()), host=HOST, port=0, alias=alias)
     async with LlamaProcess(find_engine("embedded"), arguments, directory=folder, alias=alias) as process:

@@ -42,7 +42,7 @@ PROPS: dict[str, Any] = {
     "total_slots": 2,
     "model_alias": "small",
     "model_path": "/models/small.gguf",
-    "chat_template": f"{{# {SECRET} #}}{{{{ strftime_now('%d %b %Y') }}}}{{% for m in messages %}}{{{{ m }}}}{{% endfor %}}",
+    "chat_template": "{# " + SECRET + " #}{{ strftime_now('%d %b %Y') }}{% for m in messages %}{{ m }}{% endfor %}",
     "build_info": "b11549-0a1b2c3",
     "endpoint_slots": True,
     "endpoint_metrics": True,
@@ -111,16 +111,16 @@ def stand_in(answers: Answers | None = None, *, usual: bool = True) -> MockServe
     def respond(received: Received) -> Script:
         found = all_answers.get(received.path.partition("?")[0])
         if found is None:
-            return said({"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, "404 Not Found")
+            return said(
+                {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, "404 Not Found"
+            )
         return found(received) if callable(found) else found
 
     return MockServer(respond)
 
 
 @asynccontextmanager
-async def engine(
-    model: Path, folder: Path, *, without: Sequence[str] = (), **settings: Any
-) -> AsyncIterator[str]:
+async def engine(model: Path, folder: Path, *, without: Sequence[str] = (), **settings: Any) -> AsyncIterator[str]:
     """A real llama-server of ``model``, without the flags ``without``; yields its address."""
     usual: dict[str, Any] = {"parallel_slots": 1, "context_per_slot": 4096, "threads": 1}
     candidate = Candidate("tiny", "cpu", **{**usual, **settings})

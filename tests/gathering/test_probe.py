@@ -14,6 +14,7 @@ import pytest
 
 from bench.mock_server import END, STALL, MockServer, Received, Script, chat, chunk, event, http_head, last, token
 from slotune.diagnose.symptoms import ServerLook
+from slotune.gathering import probe
 from slotune.gathering.probe import LIMIT_S, ProbeError, announcement, probe_server
 from slotune.gathering.server import look_at
 from slotune.llama.server_answers import ModelMeta, Props
@@ -78,6 +79,12 @@ def chats(server: MockServer) -> list[Received]:
     return [received for received in server.requests if received.method == "POST" and received.path == CHAT]
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it takes is a courtesy to a server in use; here nobody else waits."""
+    monkeypatch.setattr(probe, "_PAUSE_S", (0.02, 0.05))
+
+
 def nothing(_: str) -> None:
     """Nobody listens."""
 
@@ -117,7 +124,8 @@ async def test_it_says_what_it_will_send_before_it_sends_and_keeps_to_it() -> No
     assert numbers[3] == LIMIT_S
 
 
-async def test_never_two_at_a_time_and_a_pause_between() -> None:
+async def test_never_two_at_a_time_and_a_pause_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_PAUSE_S", (0.1, 1.0))
     took: list[float] = []
 
     def timed(received: Received) -> Script:
@@ -126,9 +134,9 @@ async def test_never_two_at_a_time_and_a_pause_between() -> None:
         return script
 
     async with serving(**{CHAT: timed}) as server:
-        await probe_server(server.url, None, look(), announce=nothing)
+        await probe_server(server.url, None, look(), requests=2, announce=nothing)
     arrived = [one.arrived_s for one in chats(server)]
-    assert len(arrived) == 7
+    assert len(arrived) == 5
     ended = [at + took_s for at, took_s in zip(arrived, took, strict=True)]
     assert all(begin >= end + 0.09 for end, begin in zip(ended[:-1], arrived[1:], strict=True))
 
@@ -156,10 +164,10 @@ async def test_a_prompt_sent_again_tells_what_the_cache_kept() -> None:
 
 
 async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slotune.gathering.probe._PROMPT_LIMIT_S", 0.4)
+    monkeypatch.setattr(probe, "_PROMPT_LIMIT_S", 0.1)
 
     def slow(received: Received) -> Script:
-        return answer(received, tokens_per_s=400.0)
+        return answer(received, tokens_per_s=1600.0)
 
     async with serving() as server:
         small = await probe_server(server.url, None, look(256), requests=1, announce=nothing)
@@ -167,17 +175,18 @@ async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monke
     async with serving(**{CHAT: slow}) as server:
         facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
     assert facts.prompt_tokens < 200
-    assert facts.prefill_tokens_per_s == pytest.approx(400.0)
+    assert facts.prefill_tokens_per_s == pytest.approx(1600.0)
 
 
-async def test_a_server_that_others_use_is_not_waited_for_long() -> None:
+async def test_a_server_that_others_use_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_IDLE_WAIT_S", (0.5, 0.3, 0.1))
     busy = page({**METRICS, "requests_processing": 1})
     async with serving(**{"/metrics": busy}) as server:
         began = time.monotonic()
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, limit_s=6.0)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
     assert not facts.was_idle
     assert facts.requests == 1
-    assert time.monotonic() - began < 7.0
+    assert 0.5 < time.monotonic() - began < 3.0
 
 
 async def test_work_of_others_between_two_looks_shows_in_the_counters() -> None:

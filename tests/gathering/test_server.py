@@ -90,7 +90,14 @@ async def test_without_requests_sampling_is_what_props_has_as_defaults() -> None
 
 
 async def test_a_request_at_work_says_what_requests_ask_for_without_a_word_of_them() -> None:
-    costly = {**PARAMS, "repeat_penalty": 1.3, "n_probs": 10, "grammar": SECRET * 2, "stop": [SECRET], "json_schema": None}
+    costly = {
+        **PARAMS,
+        "repeat_penalty": 1.3,
+        "n_probs": 10,
+        "grammar": SECRET * 2,
+        "stop": [SECRET],
+        "json_schema": None,
+    }
     slots = [
         {**SLOTS[0], "id_task": 4, "params": PARAMS},
         {**SLOTS[1], "id_task": 7, "is_processing": True, "params": PARAMS},
@@ -103,7 +110,9 @@ async def test_a_request_at_work_says_what_requests_ask_for_without_a_word_of_th
     assert look.sampling["grammar"] == 2 * len(SECRET)
     assert look.sampling["stop"] == 1
     assert look.sampling["json_schema"] == 0
-    want = f"/slots  slot 2 works on a request: repeat_penalty 1.3, n_probs 10, grammar {2 * len(SECRET)}, json_schema 0"
+    want = (
+        f"/slots  slot 2 works on a request: repeat_penalty 1.3, n_probs 10, grammar {2 * len(SECRET)}, json_schema 0"
+    )
     assert str(look.sampling_source) == want
     assert SECRET not in repr(look)
 
@@ -152,7 +161,7 @@ async def test_a_server_that_hangs_behind_its_health_is_looked_at_all_the_same()
 
 
 async def test_a_server_of_which_only_health_answers_is_looked_at_too() -> None:
-    answers = {path: SILENCE for path in ("/props", "/v1/models", "/slots", "/metrics")}
+    answers = dict.fromkeys(("/props", "/v1/models", "/slots", "/metrics"), SILENCE)
     async with stand_in(answers) as server:
         look = await look_at(server.url, None, limit_s=1.0)
     assert set(look.silent_s) == {"/props", "/v1/models", "/slots", "/metrics"}
@@ -225,10 +234,20 @@ async def test_a_page_of_other_metrics_is_none() -> None:
         pytest.param(document("[" * 100_000), "its answer is no JSON", id="nested without end"),
         pytest.param([(0.0, http_head(length=2) + b"\xff\xfe")], "its answer is no JSON", id="no text"),
         pytest.param(said({"slots": SECRET}), "its answer is not llama-server's", id="another shape"),
-        pytest.param(said([{"id": 0, "n_ctx": SECRET, "is_processing": True}]), "its answer is not llama-server's", id="text for a number"),
+        pytest.param(
+            said([{"id": 0, "n_ctx": SECRET, "is_processing": True}]),
+            "its answer is not llama-server's",
+            id="text for a number",
+        ),
         pytest.param(said({}, "500 Internal Server Error"), "answers 500", id="an error"),
-        pytest.param(said({}, "401 Unauthorized"), "wants an API key (401): --api-key-file FILE", id="a key for this one"),
-        pytest.param([(0.0, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[")], "it hung up without an HTTP answer: is it llama-server's port, and http rather than https?", id="broken off"),
+        pytest.param(
+            said({}, "401 Unauthorized"), "wants an API key (401): --api-key-file FILE", id="a key for this one"
+        ),
+        pytest.param(
+            [(0.0, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[")],
+            "it hung up without an HTTP answer: is it llama-server's port, and http rather than https?",
+            id="broken off",
+        ),
     ],
 )
 async def test_what_can_not_be_read_is_left_out_with_a_reason(answer: Script, want: str) -> None:
@@ -241,7 +260,11 @@ async def test_what_can_not_be_read_is_left_out_with_a_reason(answer: Script, wa
 
 async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
     piece = chunk(b"x" * (1 << 20))
-    endless: Script = [(0.0, http_head(content_type="application/json")), *((0.0, piece) for _ in range(40)), (0.0, END)]
+    endless: Script = [
+        (0.0, http_head(content_type="application/json")),
+        *((0.0, piece) for _ in range(40)),
+        (0.0, END),
+    ]
     async with stand_in({"/slots": endless}) as server:
         look = await look_at(server.url, None, **QUICK)
     assert look.refused == {"/slots": "its answer is longer than 8 MiB"}
@@ -257,7 +280,14 @@ async def test_an_answer_that_drips_is_given_up_in_time() -> None:
 
 
 async def test_a_build_from_before_2025_is_understood() -> None:
-    flat = {"n_ctx": 2048, "temperature": 0.8, "repeat_penalty": 1.1, "prompt": SECRET, "grammar": "", "model": "x.gguf"}
+    flat = {
+        "n_ctx": 2048,
+        "temperature": 0.8,
+        "repeat_penalty": 1.1,
+        "prompt": SECRET,
+        "grammar": "",
+        "model": "x.gguf",
+    }
     props = {"system_prompt": SECRET, "default_generation_settings": flat, "total_slots": 1, "chat_template": ""}
     slots = [{"id": 0, "task_id": 5, "state": 1, "n_ctx": 2048, "prompt": SECRET, "next_token": {"n_decoded": 3}}]
     async with stand_in({"/props": said(props), "/slots": said(slots)}) as server:
@@ -304,7 +334,10 @@ async def test_a_port_that_nothing_listens_on_is_told_as_such() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        assert await refusal(url) == f"--url is {url}: nothing listens there: is the port right, and has the server got its model yet?"
+        assert (
+            await refusal(url)
+            == f"--url is {url}: nothing listens there: is the port right, and has the server got its model yet?"
+        )
 
 
 async def test_a_name_that_nobody_knows_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +350,7 @@ async def test_a_name_that_nobody_knows_is_told_as_such(monkeypatch: pytest.Monk
 
 async def test_a_server_that_takes_connections_and_says_nothing_is_given_up() -> None:
     began = time.monotonic()
-    async with stand_in({path: SILENCE for path in ("/health", "/props", "/v1/models")}) as server:
+    async with stand_in(dict.fromkeys(("/health", "/props", "/v1/models"), SILENCE)) as server:
         told = await refusal(server.url, limit_s=1.0)
     assert "it takes connections and says nothing: no answer within 0.25 s" in told
     assert time.monotonic() - began < 1.5
@@ -356,8 +389,14 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: P
     assert "SSL_CERT_FILE" in told
 
 
-LOADING = said({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, "503 Service Unavailable")
-WRONG_KEY = said({"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}, "401 Unauthorized")
+LOADING = said(
+    {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, "503 Service Unavailable"
+)
+WRONG_KEY = said(
+    {"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}, "401 Unauthorized"
+)
+NO_UPSTREAM = document("<html>no upstream</html>", status="503 Service Unavailable", content_type="text/html")
+MOVED = [(0.0, b"HTTP/1.1 308 Moved\r\nLocation: https://a.example/x?token=1\r\nContent-Length: 0\r\n\r\n")]
 HTML = document("<!DOCTYPE html><title>Welcome</title>", content_type="text/html")
 
 
@@ -369,14 +408,24 @@ def openai(owner: str) -> Script:
     ("answers", "want"),
     [
         pytest.param({"/health": LOADING}, "still loading its model", id="loading"),
-        pytest.param({"/health": said({"status": "loading model"}, "503 S")}, "still loading its model", id="loading, an old build"),
+        pytest.param(
+            {"/health": said({"status": "loading model"}, "503 S")},
+            "still loading its model",
+            id="loading, an old build",
+        ),
         pytest.param({"/props": LOADING}, "still loading its model", id="loading again by the next question"),
-        pytest.param({"/health": document("<html>no upstream</html>", status="503 S", content_type="text/html")}, "a proxy that reaches no server", id="a proxy with nothing behind it"),
-        pytest.param({"/health": [(0.0, b"HTTP/1.1 308 Moved\r\nLocation: https://a.example/x?token=1\r\nContent-Length: 0\r\n\r\n")]}, "it redirects to https://a.example/x: give the address", id="a redirect"),
-        pytest.param({"/props": WRONG_KEY, "/v1/models": WRONG_KEY}, "it wants an API key (401): name a file that holds it with --api-key-file FILE", id="no key"),
-        pytest.param({"/props": said({"role": "router", "model_path": "none"})}, "llama-server's router", id="a router"),
+        pytest.param({"/health": NO_UPSTREAM}, "a proxy that reaches no server", id="a proxy with nothing behind it"),
+        pytest.param({"/health": MOVED}, "it redirects to https://a.example/x: give the address", id="a redirect"),
+        pytest.param(
+            {"/props": WRONG_KEY, "/v1/models": WRONG_KEY},
+            "it wants an API key (401): name a file that holds it with --api-key-file FILE",
+            id="no key",
+        ),
+        pytest.param(
+            {"/props": said({"role": "router", "model_path": "none"})}, "llama-server's router", id="a router"
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_llama_server_that_can_not_be_looked_at_yet_says_why(answers: dict[str, Script], want: str) -> None:
     async with stand_in(answers) as server:
         assert want in await refusal(server.url)
@@ -384,7 +433,11 @@ async def test_a_llama_server_that_can_not_be_looked_at_yet_says_why(answers: di
 
 async def test_a_key_is_sent_and_a_wrong_one_is_told_without_showing_it() -> None:
     def locked(received: Received) -> Script:
-        return said(PROPS) if b"Bearer s3cret\r\n" in received.head else WRONG_KEY
+        return (
+            said(PROPS)
+            if received.head.endswith(b"Bearer s3cret") or b"Bearer s3cret\r\n" in received.head
+            else WRONG_KEY
+        )
 
     async with stand_in({"/props": locked, "/v1/models": locked}) as server:
         told = await refusal(server.url, "0ther")
@@ -398,15 +451,27 @@ async def test_a_key_is_sent_and_a_wrong_one_is_told_without_showing_it() -> Non
         pytest.param({"/health": document(""), "/v1/models": openai("vllm")}, "vLLM", id="vLLM"),
         pytest.param({"/health": document(""), "/v1/models": openai("sglang")}, "SGLang", id="SGLang"),
         pytest.param({"/v1/models": openai("library")}, "Ollama", id="Ollama"),
-        pytest.param({"/": document("Ollama is running"), "/v1/models": said({"object": "list", "data": None})}, "Ollama", id="Ollama without a model"),
-        pytest.param({"/props": said({"error": "Unexpected endpoint"}), "/v1/models": openai("organization_owner")}, "LM Studio", id="LM Studio"),
+        pytest.param(
+            {"/": document("Ollama is running"), "/v1/models": said({"object": "list", "data": None})},
+            "Ollama",
+            id="Ollama without a model",
+        ),
+        pytest.param(
+            {"/props": said({"error": "Unexpected endpoint"}), "/v1/models": openai("organization_owner")},
+            "LM Studio",
+            id="LM Studio",
+        ),
         pytest.param({"/v1/models": openai("acme")}, "another server with OpenAI's interface", id="some other"),
         pytest.param({"/": HTML}, "a web server that shows pages", id="a web server"),
-        pytest.param({path: HTML for path in ("/", "/health", "/props", "/v1/models")}, "a web server that shows pages", id="one page for all"),
+        pytest.param(
+            dict.fromkeys(("/", "/health", "/props", "/v1/models"), HTML),
+            "a web server that shows pages",
+            id="one page for all",
+        ),
         pytest.param({"/props": said(["a"]), "/health": said({})}, "another server", id="some JSON"),
         pytest.param({}, "a server that has no /props", id="nothing there"),
     ],
-)  # fmt: skip
+)
 async def test_another_server_is_named_where_it_can_be(answers: dict[str, Script], want: str) -> None:
     async with stand_in(answers, usual=False) as server:
         told = await refusal(server.url)
@@ -429,7 +494,14 @@ async def test_a_llama_server_whose_props_are_odd_is_still_one() -> None:
 @pytest.mark.engine
 async def test_a_real_server_is_looked_at_idle_and_at_work_within_two_seconds(tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "tiny.gguf", context=4096)
-    body = {"prompt": SECRET, "n_predict": 3000, "ignore_eos": True, "repeat_penalty": 1.2, "n_probs": 5, "stream": True}
+    body = {
+        "prompt": SECRET,
+        "n_predict": 3000,
+        "ignore_eos": True,
+        "repeat_penalty": 1.2,
+        "n_probs": 5,
+        "stream": True,
+    }
     async with engine(model, tmp_path, parallel_slots=2, kv_unified=True) as url:
         began = time.monotonic()
         idle = await look_at(url, None)

@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.llama.sampling_values import NUMBERS, SIZES, WORDS, sampling_values
@@ -87,7 +87,12 @@ def test_a_number_too_large_for_a_number_is_no_answer_of_ours() -> None:
         parse_props(body)
 
 
-@given(st.recursive(st.none() | st.integers() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+@settings(max_examples=40)
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
 def test_any_props_are_either_understood_or_refused(inner: object) -> None:
     for body in (inner, {**PROPS, "default_generation_settings": inner}, {**PROPS, "chat_template": inner}):
         with contextlib.suppress(MalformedAnswerError):

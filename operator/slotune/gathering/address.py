@@ -32,7 +32,9 @@ def base_address(url: str) -> str:
         raise InvalidInputError("--url", None, cure)
     if "://" not in text:
         raise InvalidInputError("--url", _shown(text), f"must begin with http:// or https://, {_EXAMPLE}")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not _is_plain(parts.netloc):
+    if not _is_plain(parts.netloc):
+        raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
     base = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
     try:

@@ -1,8 +1,8 @@
 """One question to a server over HTTP, bounded in time and in size; what comes instead of an answer has a cause.
 
-A diagnosis must tell a closed port from a wrong name, a certificate and a firewall, and it asks addresses where anything
-may live, so it reads no answer beyond a limit and follows no redirect. Trials talk to servers that they started, and
-use :class:`slotune.llama.server_http.LlamaServer`. Each question has a connection of its own, as there.
+A diagnosis must tell a closed port from a wrong name, a certificate and a firewall, and it asks addresses where
+anything may live, so it reads no answer beyond a limit and follows no redirect. Trials talk to servers that they
+started, and use :class:`slotune.llama.server_http.LlamaServer`. Each question has its own connection, as there.
 """
 
 from __future__ import annotations

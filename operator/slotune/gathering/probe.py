@@ -1,8 +1,8 @@
 """A few requests to a server that others use too: said beforehand, one at a time, bounded in tokens and in time.
 
 What a look can't show is how long one prompt takes with nothing in its way: reading it, each token after it, and what
-comes before the first of both. Prompts are chats of plain words in random order, so the template and the tokenizer have
-their part in the time, and nothing of one prompt is found in a cache by another, not even in pieces (``--cache-reuse``).
+comes before both. Prompts are chats of plain words in random order: the template and the tokenizer have their part in
+the time, and nothing of one prompt is found in a cache by another, not even in pieces (``--cache-reuse``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from slotune.gathering.address import base_address, usable_key
 from slotune.llama.server_http import LlamaServer, ServerError
 from slotune.load.demand import Demand, Prompt
 from slotune.load.probe import IdleProbeError, send_probes, summarize_probes
+from slotune.load.quiet import resting_collector
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.target import Target
 from slotune.tuning.errors import InvalidInputError
@@ -60,10 +61,11 @@ _CALL_LIMIT_S = 2.0
 _CONNECTIONS = 3
 
 _WORDS = (
-    "river stone market window garden paper bridge winter lamp harbour copper field letter cloud engine valley "
-    "mirror button island ladder forest needle candle wagon sister bottle carpet kitchen morning silver thunder "
-    "orange pocket castle barrel feather hammer meadow basket chimney"
-).split()
+    "river", "stone", "market", "window", "garden", "paper", "bridge", "winter", "lamp", "harbour", "copper",
+    "field", "letter", "cloud", "engine", "valley", "mirror", "button", "island", "ladder", "forest", "needle",
+    "candle", "wagon", "sister", "bottle", "carpet", "kitchen", "morning", "silver", "thunder", "orange", "pocket",
+    "castle", "barrel", "feather", "hammer", "meadow", "basket", "chimney",
+)  # fmt: skip
 
 
 class ProbeError(InvalidInputError):
@@ -91,7 +93,7 @@ async def probe_server(
         url: As for :func:`slotune.gathering.server.look_at`.
         key: The API key; None for none.
         look: What that found.
-        requests: Long prompts, 1 or more.
+        requests: Long prompts; at least one is sent.
         announce: Hears one sentence before anything is sent.
         limit_s: Seconds after which nothing more is sent and what runs is given up.
 
@@ -99,7 +101,7 @@ async def probe_server(
         InvalidInputError: an address or key that is none.
         ProbeError: no long prompt was answered with timings.
     """
-    base, key = base_address(url), usable_key(key)
+    base, key, requests = base_address(url), usable_key(key), max(1, requests)
     longest = _longest_prompt(look)
     announce(announcement(requests, longest, limit_s))
     deadline = time.monotonic() + limit_s
@@ -112,14 +114,15 @@ async def probe_server(
         talk = _Talk(server, target, deadline)
         before = await _tokens_counted(server)
         tokenize_s, per_word = await _tokenizing(server, longest)
-        try:
-            short = await _short(talk)
-            words = _long_words(longest, per_word, short)
-            long, seed = await _long(talk, words, requests)
-            probe = summarize_probes(long)
-        except IdleProbeError as error:
-            raise ProbeError(base, str(error)) from error
-        again = await talk.send(words, ANSWER_TOKENS, seed)
+        with resting_collector():  # once for all: what is frozen already costs each request little
+            try:
+                short = await _short(talk)
+                words = _long_words(longest, per_word, short)
+                long, seed = await _long(talk, words, requests)
+                probe = summarize_probes(long)
+            except IdleProbeError as error:
+                raise ProbeError(base, str(error)) from error
+            again = await talk.send(words, ANSWER_TOKENS, seed)
         was_idle = talk.was_idle and await _is_idle(server, _IDLE_WAIT_S[1])
         after = await _tokens_counted(server)
     if before is not None and after is not None and after - before > talk.tokens_made + _FRAME_TOKENS:
@@ -151,8 +154,8 @@ def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
     prompts = (requests + 1) * prompt_tokens + _SHORT_REQUESTS * _SHORT_TOKENS
     answers = (requests + 1) * ANSWER_TOKENS + _SHORT_REQUESTS * _SHORT_ANSWER_TOKENS
     return (
-        f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens and {answers:,} answer tokens "
-        f"in all, and {limit_s:.0f} s"
+        f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens and {answers:,} answer "
+        f"tokens in all, and {limit_s:.0f} s"
     )
 
 
@@ -204,7 +207,7 @@ def _longest_prompt(look: ServerLook) -> int:
 
 
 async def _short(talk: _Talk) -> list[RequestRecord]:
-    """Answers to short prompts. Where chats are refused, say for a template that fails, plain text is sent from then on.
+    """Answers to short prompts. Where chats are refused, say by a template that fails, plain text is sent from then on.
 
     Raises IdleProbeError when that is refused as well.
     """
@@ -226,7 +229,7 @@ async def _long(talk: _Talk, words: int, requests: int) -> tuple[list[RequestRec
     """Return (what came of each long prompt, the seed of the last)."""
     records: list[RequestRecord] = []
     seed = 0
-    for _ in range(max(1, requests)):
+    for _ in range(requests):
         fresh = secrets.randbits(32)
         record = await talk.send(words, ANSWER_TOKENS, fresh)
         if record is None:
@@ -308,7 +311,9 @@ async def _connecting(base: str) -> float | None:
         for _ in range(_CONNECTIONS):
             began = time.monotonic()
             async with asyncio.timeout(_CALL_LIMIT_S):
-                _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if secure else 80), ssl=tls)
+                _, writer = await asyncio.open_connection(
+                    parts.hostname, parts.port or (443 if secure else 80), ssl=tls
+                )
             took.append(time.monotonic() - began)
             writer.close()
             with contextlib.suppress(OSError):

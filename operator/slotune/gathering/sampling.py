@@ -1,7 +1,7 @@
 """Which of the sampling parameters that a server shows are those that its requests run with. Pure.
 
-A request that is at work says best what requests ask for, then the last one of a slot that rests; the defaults in /props
-are what they run with when they ask for nothing.
+A request that is at work says best what requests ask for, then the last one of a slot that rests; the defaults in
+/props are what they run with when they ask for nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A look at a running llama-server: what it says about itself and its work, read only, in under two seconds.
 
-Nothing is computed for it and nothing changes, but for one thing that can't be helped: each /metrics begins a new window
-of the gauges ``prompt_tokens_seconds`` and ``predicted_tokens_seconds``.
+Nothing is computed for it and nothing changes, but for one thing that can't be helped: each /metrics begins a new
+window of the gauges ``prompt_tokens_seconds`` and ``predicted_tokens_seconds``.
 
 /health, /props and /v1/models are answered at once by a thread that does not compute. /slots and /metrics wait for the
 running decode (ggml-org/llama.cpp#24866), and for ever on a server that hangs while /health says 200
@@ -65,7 +65,7 @@ async def look_at(url: str, key: str | None, *, between_s: float = BETWEEN_S, li
         limit_s: of the whole look; a server that works is done long before.
 
     Returns:
-        What it showed. An endpoint that is off, slow or odd is in ``refused``, one that was too slow in ``silent_s`` too.
+        What it showed. An endpoint that is off, slow or odd is in ``refused``; if too slow, in ``silent_s`` too.
 
     Raises:
         InvalidInputError: no llama-server can be looked at there: not an address, nothing listens, another server, a

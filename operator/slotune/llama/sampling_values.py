@@ -11,20 +11,21 @@ from typing import Any, Final
 
 __all__ = ["NUMBERS", "SIZES", "WORDS", "sampling_values"]
 
-NUMBERS: Final = frozenset(
-    """
-    temperature dynatemp_range dynatemp_exponent top_k top_p min_p top_n_sigma xtc_probability xtc_threshold typical_p
-    tfs_z repeat_last_n repeat_penalty presence_penalty frequency_penalty penalize_nl dry_multiplier dry_base
-    dry_allowed_length dry_penalty_last_n mirostat mirostat_tau mirostat_eta adaptive_target adaptive_decay max_tokens
-    n_predict n_keep n_discard ignore_eos stream n_probs min_keep cache_prompt timings_per_token post_sampling_probs
-    backend_sampling grammar_lazy speculative.n_max speculative.n_min speculative.p_min
-    """.split()
-)
+NUMBERS: Final = frozenset((
+    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
+    "xtc_probability", "xtc_threshold", "typical_p", "tfs_z", "repeat_last_n", "repeat_penalty", "presence_penalty",
+    "frequency_penalty", "penalize_nl", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
+    "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "max_tokens", "n_predict",
+    "n_keep", "n_discard", "ignore_eos", "stream", "n_probs", "min_keep", "cache_prompt", "timings_per_token",
+    "post_sampling_probs", "backend_sampling", "grammar_lazy", "speculative.n_max", "speculative.n_min",
+    "speculative.p_min",
+))  # fmt: skip
 """Kept as they are: numbers and switches."""
 
-SIZES: Final = frozenset(
-    "grammar json_schema grammar_triggers logit_bias dry_sequence_breakers stop preserved_tokens lora".split()
-)
+SIZES: Final = frozenset((
+    "grammar", "json_schema", "grammar_triggers", "logit_bias", "dry_sequence_breakers", "stop", "preserved_tokens",
+    "lora",
+))  # fmt: skip
 """Kept as a number: characters of a text, entries of a list; 0 when there is none."""
 
 WORDS: Final = frozenset({"chat_format", "reasoning_format", "speculative.type", "speculative.types"})

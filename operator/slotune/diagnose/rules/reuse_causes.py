@@ -17,11 +17,15 @@ __all__ = [
     "PINNED_SLOT",
     "PROMPT_CACHE_OFF",
     "PROMPT_COMPUTED_AGAIN",
+    "SIMILARITY",
     "SLIDING_WINDOW",
     "SLOTS_FEWER_THAN_PREFIXES",
     "SLOT_SIMILARITY",
     "TEMPLATE_CHANGES_PREFIX",
 ]
+
+SIMILARITY: Final = 0.1
+"""``--slot-prompt-similarity``: share of a prompt that a slot must hold to be chosen for it (llama.cpp's default)."""
 
 PROMPT_COMPUTED_AGAIN: Final = Entry(
     id="SLT040",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from slotune.diagnose.cache import SIMILARITY
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
-from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SLOT_SIMILARITY, SLOTS_FEWER_THAN_PREFIXES
+from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SIMILARITY, SLOT_SIMILARITY, SLOTS_FEWER_THAN_PREFIXES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
 

@@ -50,7 +50,7 @@ def is_binary(sample: bytes) -> bool:
 
 
 def looks_like(sample: bytes) -> str | None:
-    """What ``sample``, the beginning of a file, is, in words that fit behind ``looks like``; None: it is not obvious."""
+    """What ``sample``, the beginning of a file, is, in words that fit behind ``looks like``; None: not obvious."""
     for magic, name in _MAGIC:
         if sample.startswith(magic):
             return name

@@ -1,8 +1,9 @@
 """What a server's log says about its requests, added up as the lines go by.
 
-llama-server prints the lines of one request one after the other, from one thread: ``prompt eval time``, ``eval time``, the
-draft's, ``stop processing``. The last has the length of what is then in the slot, so what was taken from the cache is that
-less what was computed, less what was generated but for its last token, which is never evaluated.
+llama-server prints the lines of one request one after the other, from one thread: ``prompt eval time``, ``eval time``,
+the draft's, ``stop processing``. The last has the length of what is then in the slot, so what was taken from the cache
+is that less what was computed, less what was generated but for its last token, which is never evaluated. (Equal to
+``cache_n`` of the answers of build 11549.)
 
 Quantiles come from counters in steps of one percent, so that a million requests take as much room as ten.
 """

@@ -17,8 +17,8 @@ from typing import Final
 
 from slotune.llama.build_number import build_of_text
 from slotune.llama.failures import Failure, classify_failure
-from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.log_facts import fact_lines
+from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.log_pieces import Clock, Excerpt, Piece
 from slotune.llama.log_requests import RequestTotals
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
@@ -75,7 +75,7 @@ class ServerLog:
         """Lines that llama-server wrote."""
 
     def take(self, piece: Piece, *, whole: bool = True) -> None:
-        """Count the lines of ``piece``. A last line that is not whole may lack digits, so it states no fact of a start."""
+        """Count the lines of ``piece``. A last line that is not whole may lack digits: it states no fact of a start."""
         kinds, counts = self._kinds, Counter(piece.shapes)
         kinds.learn(counts, piece.lines, piece.shapes)
         marks = {mark for shape in counts if (mark := kinds[shape].mark) is not None}

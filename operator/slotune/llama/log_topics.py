@@ -94,8 +94,10 @@ _TOPICS: tuple[tuple[Topic, bytes], ...] = (
     (Topic.LAYERS_OFFLOADED, rb"offloaded \d+/\d+ layers to GPU"),
     (
         Topic.FLASH_ATTENTION_FALLBACK,
-        rb"Flash Attention (?:tensor )?is assigned to device|Flash Attention not supported"
-        rb"|Flash Attention was auto, set to disabled",
+        (
+            rb"Flash Attention (?:tensor )?is assigned to device|Flash Attention not supported"
+            rb"|Flash Attention was auto, set to disabled"
+        ),
     ),
     (Topic.KERNEL_FALLBACK, rb"no FlashAttention vector kernel compiled for K/V types"),
     (Topic.FIT_REDUCED_CONTEXT, rb"context size reduced from \d+ to \d+"),
@@ -113,7 +115,10 @@ _TOPICS: tuple[tuple[Topic, bytes], ...] = (
     (Topic.SLOT_BY_LRU, rb"selected slot by (?:LRU|lru)"),
     (
         Topic.KV_FULL,
-        rb"failed to find free space in the KV cache|failed to find a memory slot for batch|Context size has been exceeded",
+        (
+            rb"failed to find free space in the KV cache|failed to find a memory slot for batch"
+            rb"|Context size has been exceeded"
+        ),
     ),
     (Topic.CONTEXT_EXCEEDED, rb"exceeds? the available context size"),
     (Topic.CONTEXT_SHIFTED, rb"slot context shift, n_keep"),
@@ -124,8 +129,10 @@ _TOPICS: tuple[tuple[Topic, bytes], ...] = (
     ),
     (
         Topic.OUT_OF_MEMORY,
-        rb"out of memory|failed to allocate (?:buffer for (?:kv|rs) cache|compute|graph|output buffer|memory for prompt)"
-        rb"|unable to allocate \S+ buffer|insufficient memory \(attempted",
+        (
+            rb"out of memory|failed to allocate (?:\S+ )?(?:buffer|compute|graph|memory for prompt)"
+            rb"|unable to allocate \S+ buffer|insufficient memory \(attempted"
+        ),
     ),
     (Topic.SLOW_PROMPT, rb"prompt processing, n_tokens = +\d+, progress"),
 )
@@ -164,7 +171,8 @@ _ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK)
 _DEBUG = re.compile(
     rb"que +\w+: (?:processing new tasks|update slots|waiting for new tasks|new task, id|processing task, id)"
     rb"|res +\w+: (?:add task|remove task|sending result|task id)"
-    rb"|slot decode token, id=|n_gen = \d+, n_remaining = |run slots completed|posting NEXT_RESPONSE|update_slots: decoding batch"
+    rb"|slot decode token, id=|n_gen = \d+, n_remaining = |run slots completed|posting NEXT_RESPONSE"
+    rb"|update_slots: decoding batch"
     rb"|max possible draft: |http: streamed chunk|converted request: |log_server_request: re(?:quest|sponse): "
 )
 """What only debugging prints; where a line has its level, the level is believed."""
@@ -172,12 +180,13 @@ _TRACE = re.compile(
     rb"^(?:llama_(?:context|kv_cache|model_loader|memory_recurrent)\w*|load_tensors|load|print_info|sched_reserve"
     rb"|resolve_fused_ops|graph_reserve|common_memory_breakdown_print|common_params_fit_impl|create_memory): "
     rb"|new slot, n_ctx|all slots are idle|new prompt, n_ctx_slot|init sampler, took|prompt cache (?:is|update)"
-    rb"|cached n_tokens = |updating prompt cache|prompt processing done|done request: |created context checkpoint|saving idle slot"
+    rb"|cached n_tokens = |updating prompt cache|prompt processing done|done request: "
+    rb"|created context checkpoint|saving idle slot"
 )
 """What a build of 2026 prints at ``-lv 4`` and not at 3."""
 _PLAIN = re.compile(
-    rb"initializing,? (?:slots, )?n_slots|prompt eval time|stop processing: |\| processing task|model loaded|selected slot by"
-    rb"|build_info: |loading model|listening on"
+    rb"initializing,? (?:slots, )?n_slots|prompt eval time|stop processing: |\| processing task|model loaded"
+    rb"|selected slot by|build_info: |loading model|listening on"
 )
 """What ``-lv 3``, the default, prints."""
 _LETTERS = {b"D": DEBUG, b"T": 4, b"I": 3, b"W": 2, b"E": 1}
@@ -227,7 +236,7 @@ class Shapes:
         """Only of shapes with numbers to add up."""
 
     def learn(self, shapes: Iterable[bytes], lines: Sequence[bytes], of_lines: Sequence[bytes]) -> None:
-        """Classify those of ``shapes`` that are new by the first of ``lines`` that has them; ``of_lines`` are theirs."""
+        """Classify what is new in ``shapes`` by the first of ``lines`` that has it; ``of_lines`` has each line's."""
         if len(self._kinds) > _SHAPES:
             self._kinds.clear()
             self.hot.clear()

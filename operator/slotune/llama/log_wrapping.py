@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-__all__ = ["Wrapping", "Unwrapped", "without_colours"]
+__all__ = ["Unwrapped", "Wrapping", "without_colours"]
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
 
@@ -188,7 +188,7 @@ def _one(line: bytes) -> object:
 
 
 def _message(document: object) -> str | None:
-    """The text of a message without its line end, with its level in front as llama-server has it; None: there is none."""
+    """The text of a message without its line end, its level in front as llama-server has it; None: there is none."""
     if not isinstance(document, dict):
         return None
     text: object = next((document[key] for key in _TEXTS if isinstance(document.get(key), str)), None)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.strategies import Row, auto_tune, coordinate_moves, grid_of_counts, ours, random_ladder, tpe
+from slotune.diagnose.hints import hints
 from slotune.llama.candidate import Candidate
 from slotune.search.decision import monthly_cost
 from slotune.search.problem import Problem
@@ -114,7 +115,8 @@ def strategies(recorded: RecordedSearch, optimum: int) -> list[Row]:
         coordinate_moves(new(), moves(problem)),
         *random_ladder(new, optimum),
         tpe(new, varying(problem), lambda values: configuration(problem.baseline, values), tries),
-        ours("ours", RecordedLaboratory(recorded, curtailed=True), refine=without_what_cannot_fit),
+        ours("ours, without hints", RecordedLaboratory(recorded, curtailed=True), refine=without_what_cannot_fit),
+        ours("ours", RecordedLaboratory(recorded, curtailed=True), refine=without_what_cannot_fit, prefer=hints),
     ]
 
 

@@ -20,6 +20,7 @@ from slotune.llama.candidate import Candidate
 from slotune.search.best_first import next_step
 from slotune.search.bounds import Bounds, RooflineBounds
 from slotune.search.decision import Decision
+from slotune.search.options import Preference, unhinted
 from slotune.search.problem import Problem
 from slotune.search.trial import Trial, TrialResult
 
@@ -228,11 +229,13 @@ def ours(
     lab: Laboratory,
     make_bounds: Callable[[Problem, Iterable[TrialResult]], Bounds] = RooflineBounds.from_results,
     refine: Callable[[Problem, Sequence[TrialResult]], Problem] = lambda problem, _: problem,
+    prefer: Callable[[Problem, Sequence[TrialResult]], Preference] = unhinted,
 ) -> Row:
     """Best-first, the baseline's trial and the confirmation included."""
     results: list[TrialResult] = []
     while True:
-        step = next_step(refine(lab.problem, results), results, make_bounds)
+        problem = refine(lab.problem, results)
+        step = next_step(problem, results, make_bounds, prefer(problem, results))
         if isinstance(step, Decision):
             replicas = math.inf if step.choice is None else step.choice.replicas
             return _row(name, lab, replicas, "(baseline and confirmation included)")

@@ -19,6 +19,7 @@ import pytest
 
 from slotune.diagnose.attribution import attribute, slowest
 from slotune.diagnose.findings import explain_result, findings
+from slotune.diagnose.hints import hints
 from slotune.load.records import RunResult
 from slotune.search.best_first import next_step
 from slotune.search.cost import cost_per_million_output_tokens, replicas_for_work
@@ -117,7 +118,7 @@ def test_the_report_says_so_in_a_line() -> None:
     result = measure(Trial(BASELINE, LIGHT_LOAD), PROBLEM, MACHINES)
     line = explain_result(result, PROBLEM.promise, PROBLEM.demand)
     assert line.startswith("queue 2.")
-    assert line.endswith("a batch must finish before a new request gets in")
+    assert line.endswith("a batch must finish before a new request gets in (SLT057)")
     first = findings(result, PROBLEM.promise, PROBLEM.demand)[0]
     assert first.code == "StaticBatch"
 
@@ -146,7 +147,7 @@ def test_the_order_of_the_causes_is_the_order_of_the_changes() -> None:
 
 def test_the_search_tells_the_story_to_its_end() -> None:
     results: list[TrialResult] = []
-    while not isinstance(step := next_step(PROBLEM, results), Decision):
+    while not isinstance(step := next_step(PROBLEM, results, preferred=hints(PROBLEM, results)), Decision):
         results.append(measure_noise_free(step, PROBLEM, MACHINES, requests=1000))
     assert step.kind is DecisionKind.FOUND
     assert step.choice is not None

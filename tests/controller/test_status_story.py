@@ -29,6 +29,7 @@ from slotune.controller.status_progress import RunningTrial, progress_of
 from slotune.controller.status_story import phase_of, refusal_claims, search_claims
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.load.summary import Attribution
 from slotune.rollout.steps import AwaitApproval, Done, NothingToDo, Refuse, Wait
 from slotune.sandbox.protocol import Progress
 from slotune.search.decision import Decision, DecisionKind
@@ -438,3 +439,48 @@ def test_a_plan_without_a_rollout_speaks_for_itself():
     asked, decision, results = search({BASE: 7.0})
     assert phase_of(decision, rollout=news) == "Tuned"
     assert claims_of(asked, decision, results, rollout=news)["Ready"].reason == "AlreadyServing"
+
+
+# What decides is named ------------------------------------------------------------------------------------------------
+
+
+def queueing(one: TrialResult) -> TrialResult:
+    """The trial with a queue that explains its wait, where it missed the promise."""
+    if one.verdict.outcome is not Outcome.FAIL:
+        return one
+    return replace(
+        one,
+        verdict=replace(one.verdict, ttft_p95_s=2.8),
+        attribution=Attribution(2.4, 0.3, 0.1, 0.0, busy_slots=float(one.trial.candidate.parallel_slots)),
+    )
+
+
+def test_what_makes_it_infeasible_is_named_with_its_entry_in_status_conditions_and_events():
+    asked, decision, results = search({BASE: 0.1})
+    results = [queueing(one) for one in results]
+    decision = replace(decision, nearest=results[-1])
+    binding = binding_of(asked, decision, results)
+    assert binding is not None
+    assert (binding.code, binding.finding) == ("TTFTQueue", "SLT050")
+    assert binding.message.endswith("(SLT050)")
+    said = claims_of(asked, decision, results, serving=served(asked))
+    for kind in ("SLOMet", "Stalled", "Ready"):
+        assert "(SLT050)" in said[kind].message
+        assert "See docs/diagnosis.md#slt050." in said[kind].message
+    conditions = with_claims((), tuple(said.values()), generation=1, now=NOW)
+    [note] = [note for note in transitions((), conditions) if note.reason == "Infeasible"]
+    assert "See docs/diagnosis.md#slt050." in note.note
+
+
+def test_what_makes_the_serving_configuration_miss_is_named_with_its_entry():
+    asked, decision, results = search({BASE: 0.5, BETTER: 7.0})
+    said = claims_of(asked, decision, [queueing(one) for one in results], serving=served(asked))
+    assert (said["SLOMet"].status, said["SLOMet"].reason) == ("False", "NotRolledOut")
+    assert "(SLT050)" in said["SLOMet"].message
+    assert said["SLOMet"].message.endswith("keeps it and does not serve yet. See docs/diagnosis.md#slt050")
+
+
+def test_where_no_cause_is_known_nothing_is_linked():
+    asked, decision, results = search({BASE: 0.5, BETTER: 7.0})
+    said = claims_of(asked, decision, results, serving=served(asked))
+    assert "docs/diagnosis.md" not in said["SLOMet"].message

@@ -50,6 +50,7 @@ async def test_out_of_memory_and_a_bad_flag_are_told_apart_and_the_search_goes_o
     await simulation.until_decided()
     reasons = {status.failure.failure_class for status in statuses(simulation) if status.failure is not None}
     assert reasons == {"OutOfMemoryKV", "BadFlag"}
+    assert {found.id for status in statuses(simulation) for found in status.findings} >= {"SLT204", "SLT201"}
     assert simulation.says("SearchCompleted") == ("True", "Found")
     assert simulation.status()["recommendation"]["candidate"]["parallelSlots"] == 1
     assert all(count == 1 for count in simulation.node.pods_of.values())

@@ -7,11 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from slotune.diagnose.binding import binding_constraint
+from slotune.diagnose.binding import binding_constraint, with_binding
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.search.decision import Decision, DecisionKind
 from slotune.search.problem import Hardware, Problem, Pruned
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.promise import Promise
@@ -59,13 +60,15 @@ def result(
 
 def test_a_prompt_that_alone_takes_too_long_and_what_it_would_take() -> None:
     nearest = result(probe=replace(FAST, prefill_tokens_per_s=2500))
-    code, sentence, found = binding_constraint(PROBLEM, [nearest, result(p95=5.0, probe=None)])
+    code, sentence, found, entry = binding_constraint(PROBLEM, [nearest, result(p95=5.0, probe=None)])
     assert code == "TTFTPrefill"
     assert sentence == (
         "a prompt of 4,000 tokens alone takes 1.6 s to read here (2,500 tokens/s), you owe 1.0 s. It would take "
         "prompts of at most 2,400 uncached tokens, or a GPU that reads 4,200 tokens/s"
     )
     assert found is nearest
+    assert entry is not None
+    assert entry.id == "SLT024"
 
 
 def test_the_fastest_probe_decides_whether_a_prompt_can_be_read_in_time() -> None:
@@ -81,20 +84,20 @@ def test_what_a_cache_can_save_need_not_be_read() -> None:
     assert binding_constraint(shared, slow)[0] == "TTFTPrefill"
     assert binding_constraint(caching, slow)[0] != "TTFTPrefill"
     very_slow = [result(probe=replace(FAST, prefill_tokens_per_s=500))]
-    code, sentence, _ = binding_constraint(caching, very_slow)
+    code, sentence, *_ = binding_constraint(caching, very_slow)
     assert code == "TTFTPrefill"
     assert sentence is not None
     assert "a prompt of 1,000 uncached tokens alone takes 2.0 s" in sentence
 
 
 def test_an_idle_server_that_answers_too_late() -> None:
-    code, sentence, _ = binding_constraint(PROBLEM, [result(probe=replace(FAST, overhead_s=1.2))])
+    code, sentence, *_ = binding_constraint(PROBLEM, [result(probe=replace(FAST, overhead_s=1.2))])
     assert code == "TTFTOverhead"
     assert sentence == "an idle server answers after 1.2 s, you owe 1.0 s"
 
 
 def test_a_user_who_is_alone_and_still_too_slow() -> None:
-    code, sentence, _ = binding_constraint(PROBLEM, [result(probe=replace(FAST, decode_step_s=0.05))])
+    code, sentence, *_ = binding_constraint(PROBLEM, [result(probe=replace(FAST, decode_step_s=0.05))])
     assert code == "TokensPerSecond"
     assert sentence == (
         "one user alone gets 20.0 tokens/s here (50 ms a token), you owe 30. It would take a model with at most 67 % "
@@ -104,7 +107,7 @@ def test_a_user_who_is_alone_and_still_too_slow() -> None:
 
 def test_a_queue_that_stays_even_on_all_replicas() -> None:
     queueing = result(parts=Attribution(1.3, 0.4, 0.0, busy_slots=7.9))
-    code, sentence, _ = binding_constraint(PROBLEM, [queueing])
+    code, sentence, *_ = binding_constraint(PROBLEM, [queueing])
     assert code == "TTFTQueue"
     assert sentence == (
         "even on 8 replicas (0.75 requests/s each) the nearest misses: queue 1.3 s of 1.7: 8 slots, all busy"
@@ -114,20 +117,20 @@ def test_a_queue_that_stays_even_on_all_replicas() -> None:
 def test_room_that_memory_does_not_leave_is_mentioned_with_the_queue() -> None:
     queueing = result(parts=Attribution(1.3, 0.4, 0.0))
     crowded = replace(PROBLEM, pruned=(Pruned(replace(CANDIDATE, parallel_slots=64), "DoesNotFit", "needs 40 GB"),))
-    _, sentence, _ = binding_constraint(crowded, [queueing])
+    _, sentence, *_ = binding_constraint(crowded, [queueing])
     assert sentence is not None
     assert sentence.endswith("1 roomier configurations do not fit in memory")
 
 
 def test_too_slow_under_load_only() -> None:
-    code, sentence, _ = binding_constraint(PROBLEM, [result(p95=0.5, speed=24, parts=Attribution(0.0, 0.4, 0.0))])
+    code, sentence, *_ = binding_constraint(PROBLEM, [result(p95=0.5, speed=24, parts=Attribution(0.0, 0.4, 0.0))])
     assert code == "TokensPerSecond"
     assert sentence is not None
     assert "24 tok/s per user with 8 slots" in sentence
 
 
 def test_without_a_cause_the_verdict_itself_is_quoted() -> None:
-    code, sentence, _ = binding_constraint(PROBLEM, [result(p95=0.9, speed=31)])
+    code, sentence, *_ = binding_constraint(PROBLEM, [result(p95=0.9, speed=31)])
     assert code == "TTFTQueue"
     assert sentence is not None
     assert sentence.endswith("the nearest misses: the verdict's own reason")
@@ -139,7 +142,7 @@ def test_without_a_cause_the_verdict_itself_is_quoted() -> None:
 
 def test_nothing_that_starts_is_bound_by_what_stops_it() -> None:
     crashes = [result(failure=FailureClass.OUT_OF_MEMORY_KV, probe=None, p95=None) for _ in range(3)]
-    code, sentence, nearest = binding_constraint(PROBLEM, crashes)
+    code, sentence, nearest, _ = binding_constraint(PROBLEM, crashes)
     assert code == "Memory"
     assert sentence is not None
     assert sentence.startswith("no configuration could be measured: 3 of 3 tried ended in OutOfMemoryKV")
@@ -151,7 +154,7 @@ def test_nothing_that_starts_is_bound_by_what_stops_it() -> None:
 )
 def test_nothing_to_start_is_bound_by_what_rules_most_of_it_out(code: str, want: str) -> None:
     pruned = (*(Pruned(CANDIDATE, code, "because of that"),) * 3, Pruned(CANDIDATE, "DecodeFloor", "because"))
-    found, sentence, nearest = binding_constraint(replace(PROBLEM, candidates=(), pruned=pruned), [])
+    found, sentence, nearest, _ = binding_constraint(replace(PROBLEM, candidates=(), pruned=pruned), [])
     assert found == want
     assert sentence is not None
     assert sentence.startswith("3 of 4 configurations")
@@ -160,7 +163,7 @@ def test_nothing_to_start_is_bound_by_what_rules_most_of_it_out(code: str, want:
 
 
 def test_nothing_known_binds_nothing() -> None:
-    assert binding_constraint(PROBLEM, []) == (None, None, None)
+    assert binding_constraint(PROBLEM, []) == (None, None, None, None)
 
 
 def test_sentinels_and_invalid_trials_are_never_the_nearest() -> None:
@@ -180,8 +183,30 @@ def test_without_any_p95_the_fewest_violations_are_nearest() -> None:
 def test_a_simulated_search_that_can_not_succeed_says_why() -> None:
     strict = replace(space_384(), promise=Promise(ttft_s=0.08))
     trials = [measure(Trial(candidate, 6.0 / 16), strict) for candidate in strict.candidates[::40]]
-    code, sentence, nearest = binding_constraint(strict, trials)
+    code, sentence, nearest, _ = binding_constraint(strict, trials)
     assert code == "TTFTPrefill"
     assert sentence is not None
     assert "a prompt of 1,000 uncached tokens alone takes 0.10 s" in sentence
     assert nearest is not None
+
+
+def test_a_decision_without_an_answer_cites_the_entry_that_says_more() -> None:
+    queueing = result(parts=Attribution(1.3, 0.4, 0.0, busy_slots=7.9))
+    none = Decision(DecisionKind.INFEASIBLE, "nothing keeps the promise")
+    bound = with_binding(PROBLEM, [queueing], none)
+    assert (bound.binding_constraint, bound.binding_finding) == ("TTFTQueue", "SLT050")
+    assert bound.binding_reason is not None
+    assert bound.binding_reason.endswith("8 slots, all busy (SLT050)")
+    assert bound.nearest is queueing
+
+
+def test_what_was_never_started_cites_nothing() -> None:
+    pruned = (Pruned(CANDIDATE, "DoesNotFit", "because of that"),)
+    none = Decision(DecisionKind.INFEASIBLE, "nothing keeps the promise")
+    bound = with_binding(replace(PROBLEM, candidates=(), pruned=pruned), [], none)
+    assert (bound.binding_constraint, bound.binding_finding) == ("Memory", None)
+
+
+def test_a_search_that_found_its_answer_is_bound_by_nothing() -> None:
+    found = Decision(DecisionKind.FOUND, "found")
+    assert with_binding(PROBLEM, [result()], found) is found

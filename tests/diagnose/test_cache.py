@@ -54,7 +54,7 @@ CASES = {
             latencies=Latencies(mean_prompt_tokens=4000.0),
         ),
         FULL,
-        "CacheRAMTooSmall",
+        "CacheRAMChurn",
         "12 prefixes wait outside of the slots, about 375 MiB, and the host cache holds 64 MiB",
     ),
     "a host cache with room": (
@@ -111,7 +111,7 @@ def test_a_server_that_answers_unsteadily_is_said_to_hide_what_its_cache_does() 
 
 
 def test_every_cause_has_a_row_with_settings_to_try() -> None:
-    knobs = {row.code: row.knobs for row in TABLE}
+    knobs = {row.entry.code: row.entry.knobs for row in TABLE}
     assert all(knobs[code] for code in CODES)
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
-from slotune.diagnose.findings import TABLE, explain_result, findings
+from slotune.diagnose.evidence import LONGEST, Source
+from slotune.diagnose.failure_entries import FAILURES
+from slotune.diagnose.finding import Severity
+from slotune.diagnose.findings import ENTRIES, TABLE, explain_result, findings, trial_findings
+from slotune.diagnose.invalid_entries import INVALID
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
+from slotune.llama.model_facts import ModelFacts
 from slotune.load.cache_facts import CacheFacts
 from slotune.load.demand import Demand, SyntheticPrompts
+from slotune.load.gates import GATES
 from slotune.load.summary import Attribution, IdleProbe, Latencies
+from slotune.search.problem import Hardware, Problem
 from slotune.search.trial import Trial, TrialResult
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome, Verdict
@@ -216,20 +224,23 @@ def test_the_first_finding(measured: TrialResult, demand: Demand, code: str, sen
     first = findings(measured, PROMISE, demand)[0]
     assert (first.code, first.sentence) == (code, sentence)
     assert first.knobs
+    [seen] = first.evidence
+    assert seen.source is Source.TRIAL
+    assert 0 < len(seen.text) <= LONGEST
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
-    assert {row.code for row in TABLE} - {code for _, _, code, _ in CASES.values()} == {
+    assert {row.entry.code for row in TABLE} - {code for _, _, code, _ in CASES.values()} == {
         "AboveRoofline",
         # these need the model's facts or have no setting to try: tests/diagnose/test_cache.py
         "SlidingWindow",
-        "CacheRAMTooSmall",
+        "CacheRAMChurn",
         "CanaryUnsteady",
     }
 
 
 def test_the_order_of_the_table() -> None:
-    assert [row.code for row in TABLE] == [
+    assert [row.entry.code for row in TABLE] == [
         "PromptAloneTooSlow",
         "OneUserTooSlow",
         "StaticBatch",
@@ -247,7 +258,7 @@ def test_the_order_of_the_table() -> None:
         "SlotSimilarity",
         "SlidingWindow",
         "SlotsFewerThanPrefixes",
-        "CacheRAMTooSmall",
+        "CacheRAMChurn",
         "CacheWithoutEffect",
         "CachedTooMuch",
         "CanaryUnsteady",
@@ -269,11 +280,13 @@ def test_a_gpu_far_below_its_roofline_is_suspected() -> None:
 def test_a_server_that_could_not_run_has_one_finding_and_its_setting() -> None:
     [found] = findings(result(failure=FailureClass.OUT_OF_MEMORY_KV), PROMISE, UNIQUE)
     assert (found.code, found.knobs) == ("OutOfMemoryKV", ("contextSizePerSlot",))
+    assert (found.id, found.severity) == ("SLT204", Severity.CRITICAL)
 
 
 def test_an_invalid_measurement_says_nothing_about_the_candidate() -> None:
     [found] = findings(result(QUEUE, outcome=Outcome.INVALID), PROMISE, UNIQUE)
     assert (found.code, found.sentence, found.knobs) == ("Said", "the verdict's own reason", ())
+    assert found.id == "SLT300"  # no code of this version
 
 
 def test_a_promise_of_ttft_alone_has_speed_to_spare() -> None:
@@ -300,6 +313,65 @@ def test_what_was_noticed_beside_does_not_explain_a_fail() -> None:
 
 
 def test_a_fail_is_explained_by_its_first_cause() -> None:
-    assert explain_result(result(QUEUE), PROMISE, UNIQUE) == "queue 2.4 s of 2.8: 8 slots, all busy"
+    assert explain_result(result(QUEUE), PROMISE, UNIQUE) == "queue 2.4 s of 2.8: 8 slots, all busy (SLT050)"
     crashed = result(failure=FailureClass.OUT_OF_MEMORY_KV)
-    assert explain_result(crashed, PROMISE, UNIQUE) == "the verdict's own reason"
+    assert explain_result(crashed, PROMISE, UNIQUE) == "the verdict's own reason (SLT204)"
+
+
+def test_what_a_cause_explains_of_the_wait_is_counted_over_the_slowest() -> None:
+    slow = findings(result(parts(0.1, 0.4), slow=parts(2.4, 0.39)), PROMISE, UNIQUE)[0]
+    assert slow.cost.ttft_s == pytest.approx(2.4)
+    assert slow.cost.ttft_share == pytest.approx(2.4 / 2.8)
+    assert slow.evidence[0].text.startswith("slowest requests: queue 2.4 s, prefill 0.39 s")
+
+
+def test_speed_that_is_lost_to_others_is_counted_against_one_user_alone() -> None:
+    shared = findings(result(parts(busy_slots=15.0), p95=0.5, speed=24, slots=16), PROMISE, UNIQUE)[0]
+    assert shared.cost.speed_share == pytest.approx(1 - 24 * 0.01)
+
+
+def test_every_failure_and_every_fault_of_a_measurement_has_an_entry_of_its_own() -> None:
+    assert list(FAILURES) == list(FailureClass)
+    assert [entry.id for entry in FAILURES.values()] == [f"SLT{201 + at}" for at in range(len(FailureClass))]
+    assert {code for code, _ in GATES} <= set(INVALID)
+    assert [entry.id for entry in INVALID.values()] == [f"SLT{301 + at}" for at in range(len(INVALID))]
+    assert len({entry.id for entry in ENTRIES}) == len({entry.code for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_entries_say_what_to_try_what_not_and_how_to_see_that_it_helped() -> None:
+    for entry in ENTRIES:
+        for text in (entry.cause, entry.first, entry.avoid, entry.verify):
+            assert text.endswith("."), entry.id
+        assert not entry.title.endswith("."), entry.id
+
+
+def test_a_late_client_is_found_by_its_code() -> None:
+    late = result(QUEUE, outcome=Outcome.INVALID)
+    [found] = findings(replace(late, verdict=replace(late.verdict, code="ClientLate")), PROMISE, UNIQUE)
+    assert (found.id, found.code) == ("SLT302", "ClientLate")
+
+
+def searched(measured: TrialResult, *, weights: int = 8 * 10**9, gpu: bool = True) -> Problem:
+    """A search with the facts of the model and the device."""
+    model = ModelFacts("m.gguf", weights, "id", "any", "F16", 8192, 32_000, 4096, 32, (), weights, weights, 16.0)
+    hardware = Hardware("gpu", Decimal(1), bandwidth_bytes_per_s=2e12, is_gpu=gpu)
+    candidate = measured.trial.candidate
+    return Problem("any", PROMISE, UNIQUE, {"gpu": hardware}, {"BF16": model}, (candidate,), candidate)
+
+
+def test_a_search_knows_what_memory_bandwidth_allows() -> None:
+    slow = result(parts(), p95=0.5)
+    assert [one.code for one in trial_findings(searched(slow), slow)] == ["AboveRoofline"]
+    assert trial_findings(searched(slow, gpu=False), slow) == ()
+
+
+def test_a_model_so_small_that_its_kernels_take_longer_to_launch_than_to_read_it_is_left_alone() -> None:
+    slow = result(parts(), p95=0.5)
+    assert trial_findings(searched(slow, weights=10**8), slow) == ()
+
+
+def test_settings_that_nobody_saw_are_not_accused() -> None:
+    beside = cached(0.0, cache_prompt=False)
+    seen = searched(beside, gpu=False)
+    assert [one.code for one in trial_findings(seen, beside)] == ["PromptCacheOff"]
+    assert trial_findings(replace(seen, models={}), beside) == ()

@@ -127,7 +127,7 @@ def test_what_cannot_fit_is_found_out_again_from_what_was_replayed():
 def test_a_search_that_stops_at_the_first_pass_is_dearer_and_the_regret_is_the_difference(monkeypatch):
     search = recorded()
 
-    def content_with_today(asked, results, *rest):
+    def content_with_today(asked, results, **_):
         if not results:
             return next_step(asked, results)
         return next_step(replace(asked, candidates=(BASELINE,)), results)
@@ -142,7 +142,9 @@ def test_a_search_that_stops_at_the_first_pass_is_dearer_and_the_regret_is_the_d
 
 def test_no_answer_where_one_was_recorded_loses_money_too(monkeypatch):
     search = recorded()
-    monkeypatch.setattr(replaying, "next_step", lambda asked, _: next_step(replace(asked, budget=Budget(trials=0)), []))
+    monkeypatch.setattr(
+        replaying, "next_step", lambda asked, *_, **__: next_step(replace(asked, budget=Budget(trials=0)), [])
+    )
     again = replay(search)
     assert (again.comparison, again.regret) == (Comparison.DEARER, None)
 
@@ -315,7 +317,7 @@ def test_a_dearer_answer_behind_missing_records_is_not_called_a_loss():
 
 def test_search_code_that_never_ends_is_stopped_and_said_to_be(monkeypatch):
     search = recorded(budget=Budget(trials=20))
-    monkeypatch.setattr(replaying, "next_step", lambda *_: Trial(BASELINE, 6.0, confidence=CONFIDENCE))
+    monkeypatch.setattr(replaying, "next_step", lambda *_, **__: Trial(BASELINE, 6.0, confidence=CONFIDENCE))
     with pytest.raises(SearchNeverEndsError, match="budget is 20 trials"):
         replay(search)
 

@@ -19,6 +19,7 @@ from slotune.quality.limits import BALANCED
 from slotune.search.best_first import next_step
 from slotune.search.bounds import Bounds, RooflineBounds, replicas_at_least
 from slotune.search.decision import Decision
+from slotune.search.options import Preference, unhinted
 from slotune.search.pairs import Pair, pair_of
 from slotune.search.problem import Budget, Hardware, Measurement, Problem, Pruned, QualityQuestion
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -194,11 +195,12 @@ def live(
     world: World,
     make_bounds: Callable[[Problem, Iterable[TrialResult]], Bounds] = RooflineBounds.from_results,
     results: Sequence[TrialResult] = (),
+    prefer: Callable[[Problem, Sequence[TrialResult]], Preference] = unhinted,
 ) -> tuple[Decision, list[TrialResult]]:
     """Run the search to its decision."""
     collected = list(results)
     for _ in range(20_000):
-        step = next_step(problem, collected, make_bounds)
+        step = next_step(problem, collected, make_bounds, prefer(problem, collected))
         if isinstance(step, Decision):
             return step, collected
         collected.append(world.measure(step))

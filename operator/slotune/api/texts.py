@@ -17,6 +17,7 @@ __all__ = [
     "Digest",
     "Duration",
     "FilePath",
+    "Identifier",
     "Label",
     "Name",
     "Number",
@@ -173,6 +174,8 @@ Reason = Annotated[
     str,
     Form(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", "a CamelCase word is needed", 128),
 ]
+Identifier = Annotated[str, Form(r"^SLT[0-9]{3}$", "an identifier of docs/diagnosis.md such as SLT050 is needed", 6)]
+"""Of an entry of the catalogue of diagnoses."""
 Digest = Annotated[str, Form(r"^[A-Za-z0-9._:+-]*$", "a digest is needed", 128)]
 Number = Annotated[str, Form(quantities.NUMBER_PATTERN, 'a number is needed, in quotes, such as "0.62"', 32)]
 """A measured number: floats live in a status as strings only."""

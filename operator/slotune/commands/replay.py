@@ -9,7 +9,9 @@ from rich.console import Console
 
 from slotune.commands.outcomes import ExitCode
 from slotune.commands.writing import print_document
+from slotune.diagnose.hints import hints
 from slotune.report.replay import replay_document, replay_text
+from slotune.search.options import unhinted
 from slotune.search.replay import Comparison
 from slotune.search.replay import replay as run_again
 from slotune.tuning.fitting import without_what_cannot_fit
@@ -25,10 +27,13 @@ _CODES = {
 }
 
 
-def replay(file: Path, output: str) -> int:
-    """Print how today's answer compares with what was recorded."""
+def replay(file: Path, output: str, *, hinted: bool = True) -> int:
+    """Print how today's answer compares with what was recorded.
+
+    ``hinted``: whether what was found of trials says which of equals is asked first, as it does while one measures.
+    """
     recorded = read_search(file)
-    replayed = run_again(recorded, without_what_cannot_fit)
+    replayed = run_again(recorded, without_what_cannot_fit, hints if hinted else unhinted)
     if output == "table":
         console = Console(highlight=False)
         console.print(replay_text(recorded, replayed, width=console.width))

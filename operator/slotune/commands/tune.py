@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from slotune.api.manifests import load_manifests
 from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document, write_atomically
-from slotune.diagnose.binding import binding_constraint
+from slotune.diagnose.binding import with_binding
 from slotune.diagnose.findings import explain_result
 from slotune.llama.engine import find_engine
 from slotune.report.document import to_document
@@ -24,7 +23,6 @@ from slotune.report.html import render_html
 from slotune.report.plan import plan_line
 from slotune.report.text import ending_text, header_text
 from slotune.sandbox.process_sandbox import ProcessSandbox
-from slotune.search.decision import Decision, DecisionKind
 from slotune.search.problem import Problem
 from slotune.search.replay import RecordedAnswer, RecordedSearch
 from slotune.search.trial import TrialResult
@@ -100,7 +98,7 @@ def _why(problem: Problem, result: TrialResult) -> str:
 def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> None:
     """Write the report and the document, then print the end of the story."""
     problem = answer.problem
-    decision = _with_binding_constraint(problem, answer)
+    decision = with_binding(problem, answer.results, answer.decision)
     findings = {problem.key(r.trial): [why] for r in answer.results if (why := _why(problem, r))}
     flags = [] if decision.choice is None else reading.baseline.flags_for(decision.choice.candidate)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -128,11 +126,3 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
         )
     else:
         print_document(document, output, stream=sys.stdout)
-
-
-def _with_binding_constraint(problem: Problem, answer: Answer) -> Decision:
-    decision = answer.decision
-    if decision.kind is DecisionKind.FOUND:
-        return decision
-    code, sentence, nearest = binding_constraint(problem, answer.results)
-    return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)

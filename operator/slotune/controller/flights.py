@@ -21,8 +21,10 @@ from slotune.controller.cluster import Object
 from slotune.controller.conditions import timestamp
 from slotune.controller.kinds import JOB
 from slotune.controller.recordings import reference_config_map, reference_manifest
+from slotune.diagnose.findings import trial_findings
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Retry, Waiting
 from slotune.sandbox.pod_facts import JobFacts
+from slotune.search.problem import Problem
 from slotune.tuning.trial_objects import completed_status
 from slotune.tuning.trial_progress import progress_status
 
@@ -84,11 +86,14 @@ class Landing:
     ended: Ended | None = None
 
 
-def land(flight: Flight, now: datetime) -> Landing:
-    """What the last look at a flight asks for. The trial has a Job."""
+def land(flight: Flight, now: datetime, problem: Problem | None = None) -> Landing:
+    """What the last look at a flight asks for. The trial has a Job.
+
+    ``problem``: the search that it belongs to, for what is found of its numbers; None: nothing is said about causes.
+    """
     match flight.judgement:
         case Ended() as ended:
-            return Landing((*_records(flight, ended), _completed(flight, ended, now)), ended=ended)
+            return Landing((*_records(flight, ended), _completed(flight, ended, now, problem)), ended=ended)
         case Retry() as retry:
             return _again(flight, retry, now)
         case Blocked() as blocked:
@@ -193,9 +198,10 @@ def owner_reference(raw: Object) -> Object:
     }
 
 
-def _completed(flight: Flight, ended: Ended, now: datetime) -> Action:
+def _completed(flight: Flight, ended: Ended, now: datetime, problem: Problem | None) -> Action:
     status = completed_status(
         ended.result,
+        findings=() if problem is None else trial_findings(problem, ended.result),
         completed_at=timestamp(now),
         generation=flight.trial.metadata.generation,
         environment=ended.environment,

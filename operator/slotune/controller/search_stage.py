@@ -23,12 +23,13 @@ from slotune.controller.recordings import LostReference, forget, usable_referenc
 from slotune.controller.status_progress import RunningTrial, doing, progress_of, trial_label
 from slotune.controller.trial_pods import job_of, start_trial
 from slotune.controller.understanding import Understood
-from slotune.diagnose.binding import binding_constraint
+from slotune.diagnose.binding import with_binding
+from slotune.diagnose.hints import hints
 from slotune.sandbox.judgement import Blocked, Ended, Waiting
 from slotune.sandbox.kept_template import UnusableTemplateError
 from slotune.search.answers import judged
 from slotune.search.best_first import next_step
-from slotune.search.decision import Decision, DecisionKind
+from slotune.search.decision import Decision
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.trial_objects import result_of, trial_name, trial_of, trial_spec
@@ -87,10 +88,11 @@ def search(draft: Draft, observed: Observed, understood: Understood) -> Search:
         return _record_again(draft, observed, state, flights, observed.lost_reference)
     if flights:
         return _go_on(draft, observed, understood, state, flights)
-    step = next_step(problem, results)
+    step = next_step(problem, results, preferred=hints(problem, results))
     if isinstance(step, Decision):
         draft.set(failures=None)
-        return _progressed(draft, observed, Search(problem, results, _bound(problem, results, step), names=names), [])
+        decision = with_binding(problem, results, step)
+        return _progressed(draft, observed, Search(problem, results, decision, names=names), [])
     return _ask(draft, observed, understood, state, step)
 
 
@@ -156,7 +158,7 @@ def _go_on(
             draft.look_again(POLL_S)
             running.append(RunningTrial(flight.name, trial, waits_for="another pod: the spec asks for one by now"))
             continue
-        landing = land(flight, observed.now)
+        landing = land(flight, observed.now, state.problem)
         draft.do(*landing.actions)
         draft.look_again(patience_s(flight.job, flight.judgement, observed.now))
         _tell(draft, flight, landing, state.problem)
@@ -277,14 +279,6 @@ def _baseline_that_does_not_start(problem: Problem, results: Sequence[TrialResul
         if today and never_up and result.verdict.outcome is Outcome.FAIL:
             return result
     return None
-
-
-def _bound(problem: Problem, results: Sequence[TrialResult], decision: Decision) -> Decision:
-    """With what stands in the way, where there is no answer."""
-    if decision.kind is DecisionKind.FOUND:
-        return decision
-    code, sentence, nearest = binding_constraint(problem, results)
-    return replace(decision, binding_constraint=code, binding_reason=sentence, nearest=nearest or decision.nearest)
 
 
 def _still_asked(flight: Flight, problem: Problem, references: Sequence[TrialReference]) -> bool:

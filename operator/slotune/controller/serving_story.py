@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from slotune.controller.conditions import Claim
 from slotune.controller.reasons import ConditionType, Reason
 from slotune.controller.status_answer import belonging, binding_of
-from slotune.diagnose.findings import explain_result
+from slotune.diagnose.entry import PAGE
+from slotune.diagnose.findings import explain_result, first_cause
 from slotune.llama.candidate import Candidate
 from slotune.report.figures import seconds, sentence, speed, target_percentile
 from slotune.report.labels import settings_label
@@ -26,7 +27,7 @@ from slotune.search.trial import TrialResult
 from slotune.tuning.trial_objects import candidate_hash
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["Serving", "baseline_measured", "failed_start", "keeps_promise", "serving_of", "slo_met"]
+__all__ = ["Serving", "baseline_measured", "failed_start", "keeps_promise", "read_on", "serving_of", "slo_met"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,18 @@ def slo_met(
     if decision is not None and decision.kind is DecisionKind.INFEASIBLE:
         binding = binding_of(problem, decision, results)
         words = decision.reason if binding is None else binding.message
-        return Claim.false(ConditionType.SLO_MET, Reason.INFEASIBLE, sentence(words))
+        said = (words, read_on(None if binding is None else binding.finding))
+        return Claim.false(ConditionType.SLO_MET, Reason.INFEASIBLE, " ".join(sentence(one) for one in said if one))
     if serving is None or serving.replicas < 1:
         unmeasured = why_unknown or "What serves was not measured against this promise"
         words = unmeasured if serving is None else "Nothing serves"
         return Claim.unknown(ConditionType.SLO_MET, Reason.NOT_MEASURED, words)
     return _judged(problem, decision, results, serving)
+
+
+def read_on(finding: str | None) -> str:
+    """``See docs/diagnosis.md#slt050``: where the catalogue says more of what decided; empty where nothing did."""
+    return "" if finding is None else f"See {PAGE}#{finding.lower()}"
 
 
 def failed_start(problem: Problem, results: Sequence[TrialResult], candidate: Candidate) -> TrialResult | None:
@@ -114,18 +121,29 @@ def _judged(problem: Problem, decision: Decision | None, results: Sequence[Trial
     if keeps:
         return Claim.true(kind, Reason.SERVING_KEEPS_SLO, f"{what}, {_verdict_words(problem, seen)}")
     if keeps is False:
-        words = f"{what}, {_verdict_words(problem, seen)}"
+        words, more = f"{what}, {_verdict_words(problem, seen)}", _cause(problem, seen)
         if decision is None or decision.choice is None:
-            return Claim.false(kind, Reason.SERVING_MISSES_SLO, words)
+            return Claim.false(kind, Reason.SERVING_MISSES_SLO, _joined(words, more))
         choice = decision.choice
         better = f"{machines(choice.replicas, choice.candidate)} with {_label(problem, choice.candidate)}"
-        return Claim.false(kind, Reason.NOT_ROLLED_OUT, f"{words}. {better} keeps it and does not serve yet")
+        return Claim.false(
+            kind, Reason.NOT_ROLLED_OUT, _joined(words, f"{better} keeps it and does not serve yet", more)
+        )
     if (failed := _start_that_failed(standing)) is not None:
         words = f"{what}, did not start in a trial: {said_in_public(failed.verdict.reason)}"
         return Claim.unknown(kind, Reason.BASELINE_DOES_NOT_START, words)
     if seen is not None:
         return Claim.unknown(kind, Reason.INCONCLUSIVE, f"{what}, {_verdict_words(problem, seen)}")
     return Claim.unknown(kind, Reason.NOT_MEASURED, f"{what}, is not measured at these replicas")
+
+
+def _joined(*parts: str) -> str:
+    return ". ".join(part for part in parts if part)
+
+
+def _cause(problem: Problem, result: TrialResult | None) -> str:
+    cause = None if result is None else first_cause(result, problem.promise, problem.demand)
+    return read_on(None if cause is None else cause.id)
 
 
 def _standing(problem: Problem, results: Sequence[TrialResult], candidate: Candidate) -> Standing:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from slotune.api.v1alpha1.candidate import CandidateSettings, Configuration, Explanation, QualityResult
 from slotune.api.v1alpha1.deployment_status import ChangeStep, Recommendation, Rejected
-from slotune.diagnose.binding import binding_constraint
+from slotune.diagnose.binding import with_binding
 from slotune.llama.candidate import Candidate
 from slotune.report.reasons import reason_groups
 from slotune.report.redaction import said_in_public, without_secrets
@@ -114,12 +114,16 @@ def binding_of(problem: Problem, decision: Decision, results: Sequence[TrialResu
     """What stands in the way, with what it would take; None when there is an answer, or nothing is known to bind."""
     if decision.choice is not None or decision.kind is DecisionKind.INVALID:
         return None
-    code, words = decision.binding_constraint, decision.binding_reason
-    if code is None:
-        code, words, _ = binding_constraint(problem, belonging(problem, results))
-    if code is None:
+    bound = decision
+    if bound.binding_constraint is None:
+        bound = with_binding(problem, belonging(problem, results), decision)
+    if bound.binding_constraint is None:
         return None
-    return Explanation(code=values.word(code), message=values.sentence(said_in_public(words or ""), 1024))
+    return Explanation(
+        code=values.word(bound.binding_constraint),
+        message=values.sentence(said_in_public(bound.binding_reason or ""), 1024),
+        finding=bound.binding_finding,
+    )
 
 
 def rejected_of(problem: Problem, decision: Decision) -> tuple[Rejected, ...]:

@@ -25,7 +25,7 @@ from slotune.api.v1alpha1.deployment_status import LlamaDeploymentStatus, Phase
 from slotune.controller.conditions import Claim
 from slotune.controller.reasons import BAD_NEWS, REASONS_OF, ConditionType, Reason
 from slotune.controller.rollout_story import WENT_BACK, RolloutNews
-from slotune.controller.serving_story import Serving, baseline_measured, failed_start, slo_met
+from slotune.controller.serving_story import Serving, baseline_measured, failed_start, read_on, slo_met
 from slotune.controller.status_answer import belonging, binding_of
 from slotune.report.answer import answer_of
 from slotune.report.figures import duration, plural, sentence
@@ -215,7 +215,9 @@ def _without_answer(problem: Problem, decision: Decision, results: Sequence[Tria
     if decision.kind is DecisionKind.INFEASIBLE:
         binding = binding_of(problem, decision, results)
         why = sentence(decision.reason) if binding is None else f"{binding.code}: {sentence(binding.message)}"
-        return Reason.INFEASIBLE, f"{headline} {why} Production stays as it is."
+        more = read_on(None if binding is None else binding.finding)
+        said = (headline, why, more and f"{more}.", "Production stays as it is.")
+        return Reason.INFEASIBLE, " ".join(part for part in said if part)
     if decision.kind is DecisionKind.BUDGET_EXHAUSTED:
         minutes = problem.budget.gpu_seconds / 60
         return Reason.BUDGET_EXHAUSTED, (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slotune.diagnose.rules.reuse_causes import SIMILARITY
 from slotune.llama.candidate import Candidate
 from slotune.llama.kv_cells import slot_cells
 from slotune.llama.memory import kv_bytes
@@ -21,8 +22,6 @@ __all__ = ["CODES", "Shortfall", "cache_shortfall", "falls_short", "served_words
 
 LEAST_SHARED = 0.05
 """A cache that could save less than this is nobody's concern."""
-SIMILARITY = 0.1
-"""``--slot-prompt-similarity``: share of a prompt that a slot must hold to be chosen for it (llama.cpp's default)."""
 SIMILARITY_FLAGS = ("-sps", "--slot-prompt-similarity")
 
 
@@ -152,7 +151,7 @@ _CAUSES: tuple[tuple[str, Callable[[_Seen], str | None]], ...] = (
     ("SlotSimilarity", _similarity),
     ("SlidingWindow", _window),
     ("SlotsFewerThanPrefixes", _slots),
-    ("CacheRAMTooSmall", _host_cache),
+    ("CacheRAMChurn", _host_cache),
     ("CacheWithoutEffect", _undecided),
 )
 """The surest evidence first."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from slotune.diagnose.cache import cache_shortfall
 from slotune.llama.candidate import Candidate
+from slotune.report.diagnosis import diagnosis_document
 from slotune.report.labels import candidate_label
 from slotune.report.plan import PlanRow
 from slotune.report.redaction import without_secrets
@@ -151,6 +152,7 @@ def _decision(problem: Problem, decision: Decision) -> dict[str, Any]:
         "steps": [_step(problem, step) for step in decision.steps],
         "binding_constraint": decision.binding_constraint,
         "binding_reason": decision.binding_reason,
+        "binding_finding": decision.binding_finding,
         "nearest_trial": _key_or_none(problem, decision.nearest),
         "cost_gap": _plain(decision.cost_gap),
         "considered": decision.considered,
@@ -233,6 +235,7 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "warnings": list(result.warnings),
         "device": _plain(result.device),
         "findings": list(findings.get(key, ())),
+        "diagnosis": diagnosis_document(problem, result),
     }
 
 

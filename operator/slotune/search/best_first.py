@@ -24,7 +24,7 @@ from slotune.search.decision import Decision
 from slotune.search.evidence import Evidence, Option
 from slotune.search.finalists import duel_of, measurement_for
 from slotune.search.knowledge import ATTEMPTS, Knowledge
-from slotune.search.options import best_options, passed_options
+from slotune.search.options import NO_PREFERENCE, Preference, best_options, passed_options
 from slotune.search.problem import Problem
 from slotune.search.rates import (
     COMPARISON_S,
@@ -53,11 +53,20 @@ def next_step(
     problem: Problem,
     results: Sequence[TrialResult],
     make_bounds: MakeBounds = RooflineBounds.from_results,
+    preferred: Preference = NO_PREFERENCE,
 ) -> Trial | Decision:
-    """The next trial, or the decision. Asked twice with the same arguments it says the same."""
+    """The next trial, or the decision. Asked twice with the same arguments it says the same.
+
+    Args:
+        problem: the search.
+        results: everything that was measured for it.
+        make_bounds: what a candidate can do at the very best.
+        preferred: which of equals to ask first, by whoever knows why trials failed. It rules nothing out and proves
+            nothing: without it the answer costs as much.
+    """
     results = judged(problem, (r for r in results if _belongs(problem, r)))
     knowledge = Knowledge.from_results(problem, results)
-    desk = _Desk(problem, results, knowledge, make_bounds(problem, knowledge.sound))
+    desk = _Desk(problem, results, knowledge, make_bounds(problem, knowledge.sound), preferred)
     return (
         desk.baseline()
         or desk.sentinel()
@@ -76,15 +85,23 @@ def _belongs(problem: Problem, result: TrialResult) -> bool:
 class _Desk:
     """The one door for trials: it counts the budget and never asks a question twice."""
 
-    def __init__(self, problem: Problem, results: Sequence[TrialResult], knowledge: Knowledge, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        results: Sequence[TrialResult],
+        knowledge: Knowledge,
+        bounds: Bounds,
+        preferred: Preference,
+    ) -> None:
         self.problem, self.results, self.knowledge, self.bounds = problem, results, knowledge, bounds
+        self._preferred = preferred
         self.stopped_by_budget = False
         self._options: list[Option] | None = None
 
     def options(self) -> list[Option]:
         """Open options, cheapest first; computed once."""
         if self._options is None:
-            self._options = best_options(self.problem, self.knowledge, self.bounds)
+            self._options = best_options(self.problem, self.knowledge, self.bounds, self._preferred)
         return self._options
 
     def baseline(self) -> Trial | None:

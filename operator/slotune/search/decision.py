@@ -107,6 +107,8 @@ class Decision:
     binding_constraint: str | None = None
     """CamelCase name of what stands in the way when infeasible: TTFTPrefill, TTFTQueue, TokensPerSecond, Memory, …"""
     binding_reason: str | None = None
+    binding_finding: str | None = None
+    """Identifier under which the catalogue of diagnoses says more, such as ``SLT050``."""
     nearest: TrialResult | None = None
     """The measured trial that came closest when nothing passed."""
     cost_gap: Decimal | None = None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
 from slotune.llama.candidate import Candidate
 from slotune.search.bounds import Bounds, replicas_at_least
 from slotune.search.evidence import Option
@@ -9,20 +13,33 @@ from slotune.search.knowledge import Knowledge
 from slotune.search.lossiness import lossiness
 from slotune.search.problem import Problem
 from slotune.search.standing import Standing
+from slotune.search.trial import TrialResult
 
-__all__ = ["best_options", "passed_options"]
+__all__ = ["NO_PREFERENCE", "Preference", "best_options", "passed_options", "unhinted"]
+
+Preference = Mapping[Candidate, int]
+"""Which of equals to ask first: the least number; a candidate that is not named has 0."""
+NO_PREFERENCE: Final[Preference] = MappingProxyType({})
 
 
-def best_options(problem: Problem, knowledge: Knowledge, bounds: Bounds) -> list[Option]:
+def unhinted(_problem: Problem, _results: Sequence[TrialResult]) -> Preference:
+    """Nobody knows which of equals should be asked first."""
+    return NO_PREFERENCE
+
+
+def best_options(
+    problem: Problem, knowledge: Knowledge, bounds: Bounds, preferred: Preference = NO_PREFERENCE
+) -> list[Option]:
     """Every candidate that is still in, cheapest first.
 
     The order is total:
     1. cost per hour at the smallest open N, lower first;
     2. a known pass first: nothing needs to be asked again;
     3. least lossy first;
-    4. most capacity (optimistic) first, for the headroom;
-    5. fewest settings changed from what runs today;
-    6. the candidate's fields, so that ties never depend on the order of the input.
+    4. what is not known to pass as ``preferred`` has it: it only says which question to ask first;
+    5. most capacity (optimistic) first, for the headroom;
+    6. fewest settings changed from what runs today;
+    7. the candidate's fields, so that ties never depend on the order of the input.
     """
     options = []
     for candidate in problem.candidates:
@@ -36,6 +53,7 @@ def best_options(problem: Problem, knowledge: Knowledge, bounds: Bounds) -> list
             o.cost_per_hour,
             not o.known_pass,
             lossiness(o.candidate, problem.models),
+            0 if o.known_pass else preferred.get(o.candidate, 0),
             -o.capacity_at_most,
             len(o.candidate.changed_from(problem.baseline)),
             repr(o.candidate),

@@ -23,6 +23,7 @@ from slotune.search.answers import judged
 from slotune.search.best_first import next_step
 from slotune.search.bounds import replicas_at_least
 from slotune.search.decision import Decision, monthly_cost
+from slotune.search.options import Preference, unhinted
 from slotune.search.pairs import pair_of, reference_pair
 from slotune.search.problem import Problem
 from slotune.search.rates import must_hold_half
@@ -198,13 +199,16 @@ class RecordedTrials:
 
 
 def replay(
-    recorded: RecordedSearch, refine: Callable[[Problem, Sequence[TrialResult]], Problem] = lambda problem, _: problem
+    recorded: RecordedSearch,
+    refine: Callable[[Problem, Sequence[TrialResult]], Problem] = lambda problem, _: problem,
+    prefer: Callable[[Problem, Sequence[TrialResult]], Preference] = unhinted,
 ) -> Replay:
     """Run the search code of today on ``recorded``.
 
     Args:
         recorded: the search.
         refine: what is known of the problem once some trials have run, as the loop that measures uses it.
+        prefer: which of equals is asked first, as the loop that measures uses it; by default nobody says.
 
     Raises:
         SearchNeverEndsError: the search code asks more than its budget allows.
@@ -216,7 +220,8 @@ def replay(
     implied = 0
     allowed = recorded.problem.budget.trials
     for _ in range(allowed + 2):
-        step = next_step(refine(recorded.problem, told), told)
+        problem = refine(recorded.problem, told)
+        step = next_step(problem, told, preferred=prefer(problem, told))
         if isinstance(step, Decision):
             best = cheapest_recorded(recorded)
             comparison = _compare(recorded.answer, step, best, bool(unrecorded))

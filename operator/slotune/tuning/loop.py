@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from slotune.diagnose.hints import hints
 from slotune.sandbox.protocol import Progress, Sandbox
 from slotune.search.answers import judged
 from slotune.search.best_first import next_step
@@ -60,7 +61,7 @@ async def tune(
         reporter.resumed(results)
     while True:
         refined = refine(problem, results)
-        step = next_step(refined, results)
+        step = next_step(refined, results, preferred=hints(refined, results))
         if isinstance(step, Decision):
             return Answer(refined, step, tuple(results))
         number = len(results) + 1

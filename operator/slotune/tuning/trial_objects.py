@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -20,6 +21,7 @@ from slotune.api.v1alpha1.slo import SLO
 from slotune.api.v1alpha1.trial import LlamaTrial, LlamaTrialSpec, TrialPromise, TrialReference
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
+from slotune.diagnose.finding import Finding
 from slotune.llama.candidate import Candidate
 from slotune.report.redaction import said_in_public
 from slotune.search.problem import Problem
@@ -27,6 +29,7 @@ from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning import status_values as values
 from slotune.tuning.cache_status import cache_of, cache_status
 from slotune.tuning.device_status import device_of, device_status
+from slotune.tuning.finding_status import findings_status
 from slotune.tuning.trial_numbers import (
     attribution_of,
     attribution_status,
@@ -187,11 +190,12 @@ def completed_status(
     environment: Environment | None = None,
     job_name: str | None = None,
     record_config_map: str | None = None,
+    findings: Sequence[Finding] = (),
     reference_config_map: str | None = None,
 ) -> LlamaTrialStatus:
     """The end of a trial. Never invalid, whatever was measured: see :mod:`slotune.tuning.status_values`.
 
-    ``completed_at`` is RFC 3339.
+    ``completed_at`` is RFC 3339, ``findings`` are what a diagnosis says of ``result``, the first cause first.
     """
     reason = values.word(result.verdict.code)
     message = values.sentence(said_in_public(result.verdict.reason))
@@ -213,6 +217,7 @@ def completed_status(
         measured=measured_of(result),
         verdict=verdict_status(result),
         failure=failure_status(result),
+        findings=findings_status(findings),
         probe=probe_status(result.probe),
         latencies=latencies_status(result.latencies),
         attribution=attribution_status(result.attribution),

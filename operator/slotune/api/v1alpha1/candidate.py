@@ -8,7 +8,7 @@ from pydantic import Field
 
 from slotune.api.forms import Form, Items, Properties
 from slotune.api.model import Model, StatusModel
-from slotune.api.texts import Digest, Duration, Label, Name, Number, Reason, Sentence, ShortText
+from slotune.api.texts import Digest, Duration, Identifier, Label, Name, Number, Reason, Sentence, ShortText
 from slotune.api.v1alpha1.rollout import CandidateHash
 
 __all__ = [
@@ -174,3 +174,5 @@ class Explanation(StatusModel):
     """CamelCase word."""
     message: Sentence = ""
     """The same in words."""
+    finding: Identifier | None = None
+    """Entry of docs/diagnosis.md that says more, e.g. SLT050."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from slotune.api.forms import Items, Properties
 from slotune.api.model import StatusModel
-from slotune.api.texts import Digest, Name, Number, Reason, Sentence, ShortText, Timestamp
+from slotune.api.texts import Digest, Identifier, Name, Number, Reason, Sentence, ShortText, Timestamp
 from slotune.api.v1alpha1.candidate import Environment, Measured
 from slotune.api.v1alpha1.meta import CommonStatus
 
@@ -21,6 +21,7 @@ __all__ = [
     "TrialCache",
     "TrialDevice",
     "TrialFailure",
+    "TrialFinding",
     "TrialLatencies",
     "TrialMemory",
     "TrialProbe",
@@ -270,6 +271,24 @@ class TrialCache(StatusModel):
     """Nats: most that an answer to a canary differed from its first one."""
 
 
+class TrialFinding(StatusModel):
+    """One cause of what was measured, or something worth knowing beside; docs/diagnosis.md has an entry for each."""
+
+    id: Identifier
+    """Entry that says more: what to try, what not, how to see that it helped."""
+    code: Reason
+    """The same as a word, e.g. TooFewSlots."""
+    severity: Literal["Critical", "Warning", "Info"]
+    """Critical: it does not serve, or wrongly. Warning: users lose what a change would give back. Info: nothing to
+    change."""
+    confidence: Literal["Certain", "Likely", "Possible"]
+    """How sure the cause is."""
+    message: Annotated[str, Field(max_length=1024)] = ""
+    """In words, with this trial's numbers."""
+    knobs: Annotated[tuple[ShortText, ...], Items(most=8)] = ()
+    """Settings to try, the most promising first; replicas when none helps."""
+
+
 class LlamaTrialStatus(CommonStatus):
     """What came of the trial."""
 
@@ -290,6 +309,8 @@ class LlamaTrialStatus(CommonStatus):
     """The evidence behind the outcome."""
     failure: TrialFailure | None = None
     """Why the server could not be measured."""
+    findings: Annotated[tuple[TrialFinding, ...], Items(most=16)] = ()
+    """What the measurement says about its cause, the first cause first."""
     probe: TrialProbe | None = None
     """The idle server."""
     latencies: TrialLatencies | None = None

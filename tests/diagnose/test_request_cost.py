@@ -85,3 +85,8 @@ def test_prompts_that_were_begun_anew_are_priced_as_what_they_cost_at_most():
     assert found.again_s == pytest.approx(0.1)
     assert "up to 100 ms of that read tokens again" in found.sentences[1]
     assert "$0.056 per 1,000 requests" in found.sentences[1]
+
+
+def test_a_price_keeps_the_currency_that_it_was_declared_in():
+    found = cost(replace(WORKED, gpu=GPUFacts("L4", price_per_hour=2.0, currency="EUR")))
+    assert "(EUR 0.4 per 1,000 requests in all)" in found.sentences[0]

@@ -130,4 +130,5 @@ def _joined(first: GPUFacts | None, second: GPUFacts | None) -> GPUFacts | None:
         first.bandwidth_bytes_per_s or second.bandwidth_bytes_per_s,
         first.flops_per_s or second.flops_per_s,
         first.price_per_hour or second.price_per_hour,
+        second.currency if first.price_per_hour is None else first.currency,
     )

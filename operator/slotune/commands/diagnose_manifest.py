@@ -34,16 +34,15 @@ def _declared(manifests: Manifests, wanted: str | None) -> tuple[GPUFacts | None
         raise InvalidInputError("--gpu-class", wanted, f"the manifest has {', '.join(classes)}: name one of them")
     if wanted is None and len(classes) > 1:
         return None, (f"bandwidth and price are left out: say with --gpu-class which of {', '.join(classes)} it is",)
-    return _facts_of(classes[wanted or next(iter(classes))])
+    return _facts_of(classes[wanted or next(iter(classes))]), ()
 
 
-def _facts_of(gpu_class: GPUClass) -> tuple[GPUFacts, tuple[str, ...]]:
+def _facts_of(gpu_class: GPUClass) -> GPUFacts:
     spec = gpu_class.spec
     bandwidth = spec.bandwidth_bytes_per_second
-    in_dollars = spec.currency == "USD"
-    facts = GPUFacts(
+    return GPUFacts(
         gpu_class.metadata.name,
         bandwidth_bytes_per_s=None if bandwidth is None else float(bandwidth),
-        price_per_hour=float(spec.price) if in_dollars else None,
+        price_per_hour=float(spec.price),
+        currency=spec.currency,
     )
-    return facts, () if in_dollars else (f"costs are left out: the price of {facts.name} is in {spec.currency}",)

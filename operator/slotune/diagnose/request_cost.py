@@ -44,6 +44,7 @@ class RequestCost:
     """What 1,000 more prompt tokens from a cache would save."""
     price_per_hour: float | None
     evidence: tuple[Evidence, ...]
+    currency: str = "USD"
 
     @property
     def total_s(self) -> float:
@@ -86,7 +87,10 @@ class RequestCost:
 
     def _priced(self, seconds: float, more: str = "") -> str:
         money = self.money(seconds)
-        return "" if money is None else f" (${money:,.2g} per 1,000 requests{more})"
+        if money is None:
+            return ""
+        sign = "$" if self.currency == "USD" else f"{self.currency} "
+        return f" ({sign}{money:,.2g} per 1,000 requests{more})"
 
 
 def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
@@ -114,6 +118,7 @@ def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
         per_thousand_cached_s=1000 / reading.tokens_per_s,
         price_per_hour=None if gpu is None else gpu.price_per_hour,
         evidence=(evidence, reading.evidence, writing.evidence),
+        currency="USD" if gpu is None else gpu.currency,
     )
 
 

@@ -104,6 +104,7 @@ def accelerator_of(symptoms: Symptoms) -> GPUFacts | None:
         declared.bandwidth_bytes_per_s or bandwidth,
         declared.flops_per_s or operations,
         declared.price_per_hour,
+        declared.currency,
     )
 
 

@@ -126,6 +126,8 @@ class GPUFacts:
     flops_per_s: float | None = None
     """Dense half-precision operations a second."""
     price_per_hour: float | None = None
+    currency: str = "USD"
+    """Of the price, as a GPUClass names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,7 @@ async def _gpu(model: LlamaDeployment, reads: OptionalReads) -> GPUFacts | None:
         name=name,
         bandwidth_bytes_per_s=None if bandwidth is None else float(bandwidth),
         price_per_hour=float(spec.price),
+        currency=spec.currency,
     )
 
 

@@ -143,6 +143,16 @@ def test_a_process_beside_the_server_is_counted_and_the_screen_is_not() -> None:
     assert parse_nvidia_smi(TABLE.format(processes="\n".join((SERVER, SCREEN)))).others == 0
 
 
+def test_a_process_of_another_device_is_not_beside_the_server() -> None:
+    elsewhere = TRAINING.replace("|    0 ", "|    1 ")
+    got = parse_nvidia_smi(TABLE.format(processes="\n".join((SERVER, elsewhere))))
+    assert (got.others, got.shows_server) == (0, True)
+
+    second = TABLE.index("|   1  NVIDIA L4")
+    alone = TABLE[:second] + TABLE[TABLE.index("\n+-", second) + 1 :]
+    assert parse_nvidia_smi(alone.format(processes=SERVER + "\n" + TRAINING)).others == 1
+
+
 def test_processes_of_which_none_is_the_server_cannot_be_told_from_it() -> None:
     assert parse_nvidia_smi(TABLE.format(processes=TRAINING)).others is None
 

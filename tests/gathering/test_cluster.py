@@ -254,12 +254,15 @@ async def test_a_crash_loop_has_its_end_and_its_last_words(look):
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     status = container_status(ready=False, restartCount=4, state=waiting, lastState=crashed(1))
     look.server.put(pod(statuses=[status], conditions=[{"type": "Ready", "status": "False"}]))
+    # While it waits, kubelet gives the same log for both.
+    look.server.logs |= dict.fromkeys([(POD, False), (POD, True)], (LOGS / "compute_too_big.log").read_bytes())
     [found] = await look.take()
     assert found.server is None
     assert found.pod is not None
     assert (found.pod.restarts, found.pod.last_exit, found.pod.ready) == (4, ("Error", 1), False)
     assert found.log is not None
-    assert not any("previous" in path for _, path in look.server.asked)
+    assert found.log.failure is not None
+    assert [str(one) for one in found.pod.events] == ["pod  waiting: CrashLoopBackOff: back-off"]
 
 
 async def test_the_line_before_a_restart_is_kept_beside_the_new_log(look):

@@ -2,6 +2,7 @@
 
 The lines are those of build 11549 at its default verbosity on a busy server: all but the first are about requests. The
 target is for that; the same requests as JSON lines, from four pods at once, and with debugging on are for comparison.
+Seconds are those of one core: the reader has one thread, and what else runs meanwhile makes it later, not slower.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.table import Table
 
 SIZE = 1_000_000_000
 SECONDS_LIMIT = 20.0
+"""Of one core."""
 MEMORY_LIMIT_MIB = 150
 
 REQUESTS = 20_000
@@ -104,7 +106,9 @@ def requests(seed: int, *, debug: bool = False) -> Iterator[str]:
             yield f"{seconds // 60}.{seconds % 60:02d}.{us // 1000:03d}.{us % 1000:03d} {line}\n"
 
 
-WORDS = [" the", " and", "ing", " of", "\\n", " Paris", " 42", "tion", " is", "'", " a", "é", " token", "ly"]
+SYLLABLES = ("ta", "lo", "mi", "sé", "ru", "pen", "gor", "ash", "ki", "du", "vel", "nor", "\\n", " 42")
+WORDS = [f" {first}{second}{third}" for first in SYLLABLES for second in SYLLABLES for third in SYLLABLES]
+"""2,744 tokens, each of which makes a line of debugging unlike the others."""
 
 
 def plain() -> bytes:
@@ -168,13 +172,13 @@ def main() -> int:
         ("four pods, prefixed", four_pods, "", False),
         ("plain, -lv 5", debugging, START, False),
     )
-    table = Table("log", "GB", "lines", "seconds", "of CPU", "target", "memory, MiB", "target", "requests", "")
+    table = Table("log", "GB", "lines", "seconds", "of a core", "target", "memory, MiB", "target", "requests", "")
     missed = False
     with tempfile.TemporaryDirectory() as scratch:
         for what, content, start, limited in kinds:
             reading = read(what, content(), Path(scratch), start=start, limited=limited)
             whole = reading.requests >= reading.expected_requests - 8  # one whose lines the log's end cut
-            quick = not limited or (reading.seconds <= SECONDS_LIMIT and reading.memory_mib <= MEMORY_LIMIT_MIB)
+            quick = not limited or (reading.cpu_s <= SECONDS_LIMIT and reading.memory_mib <= MEMORY_LIMIT_MIB)
             missed = missed or not (whole and quick)
             table.add_row(
                 what,

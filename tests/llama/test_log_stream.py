@@ -10,6 +10,7 @@ import itertools
 import json
 import random
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -497,6 +498,17 @@ def test_a_very_long_line_is_passed_over_and_costs_nothing() -> None:
 
     assert story.requests is not None
     assert (story.requests.requests, story.lines) == (1, 7)
+
+
+def test_a_log_in_which_each_line_is_unlike_the_others_is_read_as_well() -> None:
+    syllables = ["ta", "lo", "mi", "ru", "pen", "gor", "ash", "ki", "du", "vel"]
+    tokens = ("".join(four) for four in itertools.product(syllables, repeat=4))
+    head = "0.01.000.000 D slot process_toke: id  0 | task 1 | n_gen = 5, n_remaining = 9, next token: 77"
+    log = "".join(f"{head} '{token}'\n" for token in tokens).encode() * 3
+    started = time.process_time()
+
+    assert only(log).count(Topic.DEBUG_LINE) == 30_000
+    assert time.process_time() - started < 1.5, "a search for each of its shapes took 3 s"
 
 
 def test_a_last_line_without_its_end_states_no_number_but_may_tell_an_end() -> None:

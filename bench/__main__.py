@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 BENCHES = {
     "startup": "how long the command line takes to answer",
+    "log_reading": "how long a log of a gigabyte takes to read, and how much memory",
     "memory_prediction": "predicted against allocated memory, on a real engine",
     "search_space": "accelerator minutes that five searches spend on one simulated space",
     "recorded_grid": "minutes and regret of several searches on spaces that a real engine measured as a whole",

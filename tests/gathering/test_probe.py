@@ -14,8 +14,9 @@ import pytest
 
 from bench.mock_server import END, STALL, MockServer, Received, Script, chat, chunk, event, http_head, last, token
 from slotune.diagnose.symptoms import ServerLook
-from slotune.gathering import probe
-from slotune.gathering.probe import LIMIT_S, ProbeError, announcement, probe_server
+from slotune.gathering import probe, probe_plan
+from slotune.gathering.probe import LIMIT_S, ProbeError, probe_server
+from slotune.gathering.probe_plan import announcement
 from slotune.gathering.server import look_at
 from slotune.llama.server_answers import ModelMeta, Props
 from slotune.tuning.errors import InvalidInputError
@@ -125,7 +126,7 @@ async def test_it_says_what_it_will_send_before_it_sends_and_keeps_to_it() -> No
 
 
 async def test_never_two_at_a_time_and_a_pause_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_PAUSE_S", (0.1, 1.0))
+    monkeypatch.setattr(probe, "_PAUSE_S", (0.5, 1.0))
     took: list[float] = []
 
     def timed(received: Received) -> Script:
@@ -134,18 +135,18 @@ async def test_never_two_at_a_time_and_a_pause_between(monkeypatch: pytest.Monke
         return script
 
     async with serving(**{CHAT: timed}) as server:
-        await probe_server(server.url, None, look(), requests=2, announce=nothing)
+        await probe_server(server.url, None, look(), requests=1, announce=nothing)
     arrived = [one.arrived_s for one in chats(server)]
-    assert len(arrived) == 5
+    assert len(arrived) == 4
     ended = [at + took_s for at, took_s in zip(arrived, took, strict=True)]
-    assert all(begin >= end + 0.09 for end, begin in zip(ended[:-1], arrived[1:], strict=True))
+    assert all(begin >= end + 0.49 for end, begin in zip(ended[:-1], arrived[1:], strict=True))
 
 
-async def test_prompts_share_nothing_but_the_last_two_which_are_the_same() -> None:
+async def test_prompts_share_nothing_but_one_that_is_sent_twice() -> None:
     async with serving() as server:
         await probe_server(server.url, None, look(), announce=nothing)
     prompts = [prompt_of(one) for one in chats(server)]
-    assert prompts[-1] == prompts[-2]
+    assert prompts[2] == prompts[3]
     assert len({prompt[:10] for prompt in prompts}) == len(prompts) - 1
     assert len({prompt[40:90] for prompt in prompts[2:]}) == 4
 
@@ -164,10 +165,11 @@ async def test_a_prompt_sent_again_tells_what_the_cache_kept() -> None:
 
 
 async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_PROMPT_LIMIT_S", 0.1)
+    monkeypatch.setattr(probe_plan, "_PROMPT_LIMIT_S", 0.1)
+    monkeypatch.setattr(probe_plan, "_ANSWER_LIMIT_S", 0.11)
 
     def slow(received: Received) -> Script:
-        return answer(received, tokens_per_s=1600.0)
+        return answer(received, tokens_per_s=1600.0, step_s=0.02)
 
     async with serving() as server:
         small = await probe_server(server.url, None, look(256), requests=1, announce=nothing)
@@ -176,6 +178,7 @@ async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monke
         facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
     assert facts.prompt_tokens < 200
     assert facts.prefill_tokens_per_s == pytest.approx(1600.0)
+    assert [one.asked_tokens for one in chats(server)] == [4, 4, 5, 4]
 
 
 async def test_a_server_that_others_use_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +232,7 @@ async def test_where_chats_are_refused_plain_text_is_sent() -> None:
         facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
     assert facts.requests == 1
     assert len(chats(server)) == 1
+    assert len([one for one in server.requests if one.path == "/completion"]) == 3
 
 
 async def test_without_the_server_s_tokenizer_prompts_are_kept_on_the_short_side() -> None:
@@ -251,14 +255,14 @@ async def test_a_probe_ends_in_time_with_what_it_has() -> None:
     count = iter(range(100))
 
     def stuck(received: Received) -> Script:
-        return answer(received) if next(count) < 4 else [(0.0, http_head()), (0.0, STALL)]
+        return answer(received) if next(count) < 5 else [(0.0, http_head()), (0.0, STALL)]
 
     async with serving(**{CHAT: stuck}) as server:
         began = time.monotonic()
         facts = await probe_server(server.url, None, look(), announce=nothing, limit_s=3.0)
     assert time.monotonic() - began < 4.5
     assert facts.requests == 2
-    assert facts.cached_tokens_again is None
+    assert facts.cached_tokens_again == 0
 
 
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:

@@ -18,54 +18,40 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx
-import numpy as np
 import orjson
 
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.address import base_address, usable_key
+from slotune.gathering.probe_plan import (
+    FRAME_TOKENS,
+    SHORT_ANSWER_TOKENS,
+    SHORT_REQUESTS,
+    SHORT_WORDS,
+    TOKENS_PER_WORD,
+    announcement,
+    answer_tokens_of,
+    long_words,
+    longest_prompt,
+    one_prompt,
+    plain_text,
+)
 from slotune.llama.server_http import LlamaServer, ServerError
-from slotune.load.demand import Demand, Prompt
 from slotune.load.probe import IdleProbeError, send_probes, summarize_probes
 from slotune.load.quiet import resting_collector
 from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.target import Target
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["LIMIT_S", "ProbeError", "announcement", "probe_server"]
+__all__ = ["LIMIT_S", "ProbeError", "probe_server"]
 
 LIMIT_S = 60.0
 """Of a whole probe. What is measured by then counts."""
-PROMPT_TOKENS = 512
-"""Of a long prompt at most: enough to fill a batch, 3 s on two cores with a small model."""
-ANSWER_TOKENS = 16
-"""Steps enough for a mean; an answer to a short prompt has fewer."""
-
-_PROMPT_LIMIT_S = 4.0
-"""Long prompts are made shorter where reading one would take longer."""
-_SHORT_REQUESTS = 2
-"""The first only warms up what a fresh server has not run yet."""
-_SHORT_WORDS = 6
-_SHORT_TOKENS = 128
-"""Of a short prompt at most, with the template around it."""
-_SHORT_ANSWER_TOKENS = 4
-_LEAST_WORDS = 24
-_FRAME_TOKENS = 64
-"""What template and marker add to a prompt, at most."""
-_TOKENS_PER_WORD = 3.0
-"""Where the server does not tokenize for others; most models make one or two."""
 _IDLE_WAIT_S = (3.0, 2.0, 0.3)
 """For the first request, for each after it, and for any once the server was not idle."""
 _PAUSE_S = (0.1, 1.0)
 """Least and most between two requests; else half of what the last one took."""
 _CALL_LIMIT_S = 2.0
 _CONNECTIONS = 3
-
-_WORDS = (
-    "river", "stone", "market", "window", "garden", "paper", "bridge", "winter", "lamp", "harbour", "copper",
-    "field", "letter", "cloud", "engine", "valley", "mirror", "button", "island", "ladder", "forest", "needle",
-    "candle", "wagon", "sister", "bottle", "carpet", "kitchen", "morning", "silver", "thunder", "orange", "pocket",
-    "castle", "barrel", "feather", "hammer", "meadow", "basket", "chimney",
-)  # fmt: skip
 
 
 class ProbeError(InvalidInputError):
@@ -86,7 +72,7 @@ async def probe_server(
 ) -> ProbeFacts:
     """Measure what one request costs that has the server to itself.
 
-    Two short prompts, ``requests`` long ones that share nothing, and the last of them once more. Never two at a time;
+    Two short prompts, ``requests`` long ones that share nothing, and the first of them once more. Never two at a time;
     each waits for an idle moment, though not for long. Cancelling it stops at once: the server notices within a second.
 
     Args:
@@ -102,7 +88,7 @@ async def probe_server(
         ProbeError: no long prompt was answered with timings.
     """
     base, key, requests = base_address(url), usable_key(key), max(1, requests)
-    longest = _longest_prompt(look)
+    longest = longest_prompt(look)
     announce(announcement(requests, longest, limit_s))
     deadline = time.monotonic() + limit_s
     connect_s = await _connecting(base)
@@ -117,15 +103,14 @@ async def probe_server(
         with resting_collector():  # once for all: what is frozen already costs each request little
             try:
                 short = await _short(talk)
-                words = _long_words(longest, per_word, short)
-                long, seed = await _long(talk, words, requests)
+                words, answer = long_words(longest, per_word, short), answer_tokens_of(short)
+                long, again = await _long(talk, words, answer, requests)
                 probe = summarize_probes(long)
             except IdleProbeError as error:
                 raise ProbeError(base, str(error)) from error
-            again = await talk.send(words, ANSWER_TOKENS, seed)
         was_idle = talk.was_idle and await _is_idle(server, _IDLE_WAIT_S[1])
         after = await _tokens_counted(server)
-    if before is not None and after is not None and after - before > talk.tokens_made + _FRAME_TOKENS:
+    if before is not None and after is not None and after - before > talk.tokens_made + FRAME_TOKENS:
         was_idle = False
     streams = [
         one.last_token_s - one.first_token_s
@@ -145,17 +130,6 @@ async def probe_server(
         stream_s=_median(streams),
         stream_made_s=_median([one.predicted_ms / 1e3 for one in long if one.predicted_ms]),
         was_idle=was_idle,
-    )
-
-
-def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
-    """One sentence: what will be sent, at most."""
-    count = _SHORT_REQUESTS + requests + 1
-    prompts = (requests + 1) * prompt_tokens + _SHORT_REQUESTS * _SHORT_TOKENS
-    answers = (requests + 1) * ANSWER_TOKENS + _SHORT_REQUESTS * _SHORT_ANSWER_TOKENS
-    return (
-        f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens and {answers:,} answer "
-        f"tokens in all, and {limit_s:.0f} s"
     )
 
 
@@ -186,7 +160,7 @@ class _Talk:
         began = time.monotonic()
         (record,) = await send_probes(
             self.target,
-            _demand(_text(words, seed), answer_tokens, as_chat=self.as_chat),
+            one_prompt(plain_text(words, seed), answer_tokens, as_chat=self.as_chat),
             1,
             seed=seed,
             request_timeout_s=self._left(),
@@ -200,20 +174,14 @@ class _Talk:
         return max(0.0, self.deadline - time.monotonic())
 
 
-def _longest_prompt(look: ServerLook) -> int:
-    """Tokens of a long prompt: half of what a slot holds at most, so that every server can take it."""
-    room = PROMPT_TOKENS if look.props is None else look.props.context_per_slot // 2
-    return max(_FRAME_TOKENS, min(PROMPT_TOKENS, room))
-
-
 async def _short(talk: _Talk) -> list[RequestRecord]:
     """Answers to short prompts. Where chats are refused, say by a template that fails, plain text is sent from then on.
 
     Raises IdleProbeError when that is refused as well.
     """
     records: list[RequestRecord] = []
-    while len(records) < _SHORT_REQUESTS:
-        record = await talk.send(_SHORT_WORDS, _SHORT_ANSWER_TOKENS, secrets.randbits(32))
+    for _ in range(SHORT_REQUESTS):
+        record = await talk.send(SHORT_WORDS, SHORT_ANSWER_TOKENS, secrets.randbits(32))
         if record is None:
             break
         if record.status is RequestStatus.HTTP_ERROR and talk.as_chat and not records:
@@ -225,41 +193,25 @@ async def _short(talk: _Talk) -> list[RequestRecord]:
     return records[1:] or records
 
 
-async def _long(talk: _Talk, words: int, requests: int) -> tuple[list[RequestRecord], int]:
-    """Return (what came of each long prompt, the seed of the last)."""
+async def _long(
+    talk: _Talk, words: int, answer_tokens: int, requests: int
+) -> tuple[list[RequestRecord], RequestRecord | None]:
+    """Return (what came of each long prompt, what came of the first when it was sent once more)."""
     records: list[RequestRecord] = []
-    seed = 0
-    for _ in range(requests):
-        fresh = secrets.randbits(32)
-        record = await talk.send(words, ANSWER_TOKENS, fresh)
+    again: RequestRecord | None = None
+    for number in range(requests):
+        seed = secrets.randbits(32)
+        record = await talk.send(words, answer_tokens, seed)
         if record is None:
             break
         records.append(record)
-        seed = fresh
         if record.prompt_ms is None:
             break  # the next one would run into the same
+        if number == 0:  # at once: on a slow server there may be no time left for it at the end
+            again = await talk.send(words, SHORT_ANSWER_TOKENS, seed)
     if not records:
         raise ProbeError(talk.target.base_url, "the time was up before a long prompt could be sent")
-    return records, seed
-
-
-def _long_words(longest: int, per_word: float, short: Sequence[RequestRecord]) -> int:
-    """Words of a long prompt: as many as the tokens make that may be sent, fewer where reading them would take long."""
-    tokens = float(longest - _FRAME_TOKENS)
-    read = [one.prompt_tokens / one.prompt_ms * 1e3 for one in short if one.prompt_tokens and one.prompt_ms]
-    if read:
-        tokens = min(tokens, max(read) * _PROMPT_LIMIT_S)
-    return max(1, min(_LEAST_WORDS, round(longest / 2 / per_word)), int(tokens / per_word))
-
-
-def _text(words: int, seed: int) -> str:
-    chosen = np.random.default_rng(seed).integers(len(_WORDS), size=words)
-    return " ".join(_WORDS[number] for number in chosen)
-
-
-def _demand(text: str, answer_tokens: int, *, as_chat: bool) -> Demand:
-    prompt = Prompt(messages=({"role": "user", "content": text},)) if as_chat else Prompt(text=text)
-    return Demand(peak_rate=1.0, output_tokens=answer_tokens, prompts=(prompt,))
+    return records, again
 
 
 def _overhead(short: Sequence[RequestRecord]) -> float | None:
@@ -290,15 +242,15 @@ async def _tokens_counted(server: LlamaServer) -> float | None:
 async def _tokenizing(server: LlamaServer, tokens: int) -> tuple[float | None, float]:
     """Return (seconds for about so many tokens, tokens per word); None and a guess where the server does not."""
     words = round(tokens / 1.5)
-    body = orjson.dumps({"content": _text(words, 0)})
+    body = orjson.dumps({"content": plain_text(words, 0)})
     began = time.monotonic()
     try:
         said = await server.post("/tokenize", body)
     except ServerError:
-        return None, _TOKENS_PER_WORD
+        return None, TOKENS_PER_WORD
     took_s = time.monotonic() - began
     made = said.get("tokens") if isinstance(said, dict) else None
-    return (took_s, len(made) / words) if isinstance(made, list) and made else (None, _TOKENS_PER_WORD)
+    return (took_s, len(made) / words) if isinstance(made, list) and made else (None, TOKENS_PER_WORD)
 
 
 async def _connecting(base: str) -> float | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from bench.demo_model import demo_model
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import Engine, clean_environment, find_engine
 from slotune.llama.flags import to_args
@@ -36,8 +37,6 @@ TARGET = 0.02
 """Relative error of weights and KV together."""
 START_LIMIT_S = 60.0
 MIB = 2**20
-
-DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def _error(predicted: int, allocated: int) -> float:
 
 def models(folder: Path) -> Iterator[tuple[str, Path]]:
     """Name and file of each model: the demo's, a variant made of it, and generated ones."""
-    demo = _demo_model()
+    demo = demo_model()
     yield "SmolLM2 Q4_1", demo
     yield "SmolLM2 Q4_0", requantize(demo, "Q4_0", folder)
     yield "grouped heads", write_tiny_model(folder / "grouped.gguf", layers=4, heads=8, kv_heads=2, context=8192)
@@ -210,16 +209,6 @@ def _table(rows: list[Row]) -> Table:
 
 def _pair(predicted: int, allocated: int) -> str:
     return f"{predicted / MIB:.2f} / {allocated / MIB:.2f}"
-
-
-def _demo_model() -> Path:
-    if named := os.environ.get("SLOTUNE_DEMO_MODEL"):
-        return Path(named)
-    base = os.environ.get("SLOTUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "slotune"
-    path = Path(base).expanduser() / "models" / DEMO_MODEL
-    if not path.is_file():
-        raise SystemExit(f"the demo's model is not at {path}: run `make model`, or name it in SLOTUNE_DEMO_MODEL")
-    return path
 
 
 if __name__ == "__main__":

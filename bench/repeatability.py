@@ -8,7 +8,6 @@ room above the promise may take turns, and no user pays for that. Run it where n
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,11 +21,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.demo_model import demo_model
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "examples" / "demo" / "slotune.yaml"
 SLOTUNE = Path(sys.executable).with_name("slotune")
 OUT = ROOT / "slotune-out" / "repeatability"
-DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 TIMES = 3
 
@@ -149,7 +149,7 @@ def table(answers: Sequence[Answer]) -> Table:
 def main() -> int:
     """Prints the answers side by side, and how sure each says it is; 1 when they do not agree."""
     console = Console(highlight=False, width=max(140, Console().width))
-    model = _demo_model()
+    model = demo_model()
     weights: list[str | Path] = [SLOTUNE, "engine", "requantize", model, "--to", "F16,Q8_0,Q4_0", "--out", model.parent]
     subprocess.run(weights, stdout=subprocess.DEVNULL, check=True)
     answers = []
@@ -167,16 +167,6 @@ def main() -> int:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.3g} %"
-
-
-def _demo_model() -> Path:
-    if named := os.environ.get("SLOTUNE_DEMO_MODEL"):
-        return Path(named)
-    base = os.environ.get("SLOTUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "slotune"
-    path = Path(base).expanduser() / "models" / DEMO_MODEL
-    if not path.is_file():
-        raise SystemExit(f"the demo's model is not at {path}: run `make model`, or name it in SLOTUNE_DEMO_MODEL")
-    return path
 
 
 if __name__ == "__main__":

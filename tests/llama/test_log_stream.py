@@ -537,11 +537,15 @@ def test_no_prompt_comes_out_of_a_log_that_prints_them() -> None:
         f"0.01.000.000 D slot process_toke: id  0 | task 1 | n_gen = 5, n_remaining = 9, next token: 77 '{SECRET}'",
         f'0.01.000.000 D srv  log_server_r: request: {{"prompt":"{SECRET}"}}',
         f"0.01.000.000 D srv   launch_slot: {SECRET} out of memory no usable GPU found",
+        f'0.01.000.000 W srv    operator(): got exception: {{"message":"{SECRET} CUDA error: out of memory"}}',
+        f"0.01.000.000 W common_chat_parse: unparsed output: {SECRET} is out of memory",
         f"{SECRET} prompt cache update took 5.00 ms CUDA error: out of memory GGML_ASSERT(x)",
     ]
     story = only((content("served_five").decode() + "\n".join(lines) + "\n").encode())
 
     assert "swordfish" not in repr(story)
+    assert story.failure is None
+    assert set(story.seen) == set(only(content("served_five")).seen), "nor is it taken for something that happened"
     assert story.count(Topic.DEBUG_LINE) > 3
 
 

@@ -22,7 +22,7 @@ from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.log_pieces import Clock, Excerpt, Piece
 from slotune.llama.log_requests import RequestTotals
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
-from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, classify, quote, quote_debug
+from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, classify, quote, quote_debug, says
 
 __all__ = ["ServerLog"]
 
@@ -185,7 +185,7 @@ class ServerLog:
             kind = classify(line)
             if kind.alive or kind.mark is Mark.READY:
                 break
-            if kind.level != DEBUG and (kind.ours or _LAST_WORDS.match(line)) and _FAILURE_WORDS.search(line):
+            if kind.level != DEBUG and (kind.ours or _LAST_WORDS.match(line)) and says(line, _FAILURE_WORDS):
                 said.append((number, line))
         said.reverse()
         up = "model loaded\n" if self._since.came_up else ""

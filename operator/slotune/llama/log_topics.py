@@ -19,7 +19,19 @@ from typing import Final
 
 from slotune.llama.log_story import LONGEST, Topic
 
-__all__ = ["DEBUG", "NOTHING", "Hot", "LineKind", "Mark", "Shapes", "classify", "quote", "quote_debug", "shape_of"]
+__all__ = [
+    "DEBUG",
+    "NOTHING",
+    "Hot",
+    "LineKind",
+    "Mark",
+    "Shapes",
+    "classify",
+    "quote",
+    "quote_debug",
+    "says",
+    "shape_of",
+]
 
 DEBUG: Final = 5
 """The verbosity that prints everything, prompts included."""
@@ -130,7 +142,8 @@ _TOPICS: tuple[tuple[Topic, bytes], ...] = (
     (
         Topic.OUT_OF_MEMORY,
         (
-            rb"out of memory|failed to allocate (?:\S+ )?(?:buffer|compute|graph|memory for prompt)"
+            rb"(?:cudaMalloc failed|(?:CUDA|HIP|ROCm) error|hipMalloc failed): out of memory"
+            rb"|failed to allocate (?:\S+ )?(?:buffer|compute|graph|memory for prompt)"
             rb"|unable to allocate \S+ buffer|insufficient memory \(attempted"
         ),
     ),
@@ -206,6 +219,7 @@ def classify(line: bytes) -> LineKind:
         return NOTHING
     if letter == b"D" or (letter is None and _DEBUG.search(message)):
         return LineKind(ours=True, level=DEBUG, topics=(Topic.DEBUG_LINE,))
+    message = _own_words(message)
     header = next((name for name, words in _HEADERS if words.search(message)), "")
     hot = next((kind for kind, words in _HOT if words.search(message)), None)
     return LineKind(
@@ -217,6 +231,11 @@ def classify(line: bytes) -> LineKind:
         hot=hot,
         alive=hot in _ALIVE,
     )
+
+
+def _own_words(message: bytes) -> bytes:
+    """``message`` up to where it repeats something, such as the answer to a request that it refused."""
+    return b"" if b"got exception" in message else message.partition(b"{")[0].partition(b'"')[0]
 
 
 def _level(letter: bytes | None, message: bytes) -> int:
@@ -255,6 +274,12 @@ class Shapes:
 
     def __getitem__(self, shape: bytes) -> LineKind:
         return self._kinds[shape[:_SHAPE_BYTES]]
+
+
+def says(line: bytes, words: re.Pattern[bytes]) -> bool:
+    """Whether ``line`` itself says ``words``, rather than repeats them."""
+    prefix = _PREFIX.match(line)
+    return words.search(_own_words(line[prefix.end() :] if prefix else line)) is not None
 
 
 def quote(line: bytes) -> str:

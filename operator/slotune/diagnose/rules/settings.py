@@ -6,6 +6,7 @@ A default counts only where all arguments are known and no configuration file st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from slotune.diagnose.evidence import Evidence, Source
@@ -30,6 +31,7 @@ __all__ = [
 
 ITS_ARGUMENTS: Final = "its arguments: --deployment NAME shows them"
 """What decides where only arguments can."""
+PROGRAMS: Final = frozenset({"llama-server", "llama-server.exe"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ def arguments(symptoms: Symptoms) -> tuple[Setting, ...] | None:
     env = pod.env if pod is not None else {}
     if not words and pod is None:
         return None
-    settings = read(words, env, _build(symptoms)).settings
-    # A command such as `sh -c "..."` has its arguments where nobody can read them.
-    return settings if not words or any(setting.is_known for setting in settings) else None
+    if words and not words[0].startswith("-") and PurePosixPath(words[0]).name not in PROGRAMS:
+        return None  # a shell, say, that has the server's arguments in a script
+    return read(words, env, _build(symptoms)).settings
 
 
 def stated(symptoms: Symptoms, flag: str) -> Setting | None:

@@ -116,6 +116,12 @@ def test_a_topic_is_seen_in_the_words_of_its_build(name: str, topic: Topic) -> N
     assert only(content(name)).count(topic) >= 1
 
 
+def test_a_driver_that_fails_is_heard_before_the_server_says_that_it_has_no_gpu() -> None:
+    seen = only(content("cuda_no_driver")).seen[Topic.NO_USABLE_GPU]
+    assert (seen.count, seen.first.number, seen.last.number) == (2, 1, 2)
+    assert "driver version is insufficient" in seen.first.text
+
+
 LINES = {
     Topic(name): line
     for name, _, line in (entry.partition(": ") for entry in (LOGS / "topics.txt").read_text("utf-8").splitlines())

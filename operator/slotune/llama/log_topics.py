@@ -102,7 +102,7 @@ _OURS = re.compile(
 )
 
 _TOPICS: tuple[tuple[Topic, bytes], ...] = (
-    (Topic.NO_USABLE_GPU, rb"no usable GPU found"),
+    (Topic.NO_USABLE_GPU, rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP)"),
     (Topic.LAYERS_OFFLOADED, rb"offloaded \d+/\d+ layers to GPU"),
     (
         Topic.FLASH_ATTENTION_FALLBACK,
@@ -168,7 +168,12 @@ _MARKS = (
         Mark.END,
         re.compile(rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT\(|GGML_ABORT|CUDA error"),
     ),
-    (Mark.EARLY, re.compile(rb"no usable GPU found|using config file: |error: invalid argument|error while handling")),
+    (
+        Mark.EARLY,
+        re.compile(
+            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP)|using config file: |error: invalid argument|error while handling"
+        ),
+    ),
     (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),
 )
 _HOT = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -12,11 +13,17 @@ from slotune.diagnose.hints import hints
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.load.cache_facts import CacheFacts
+from slotune.search.best_first import next_step
+from slotune.search.decision import Decision
+from slotune.search.options import Preference, unhinted
 from slotune.search.problem import Hardware, Problem
-from slotune.search.trial import Purpose
+from slotune.search.trial import Purpose, TrialResult
+from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome
 from tests.diagnose.test_findings import PROMISE, QUEUE, SHARED, UNIQUE, parts, result
-from tests.simulator import model_8b
+from tests.simulator import measure_noise_free, model_8b, space_384
+
+CONTENTION = result(parts(0.3, 0.4, 0.6), p95=1.3)
 
 
 def with_slots(slots: int, **settings: object) -> Candidate:
@@ -30,87 +37,146 @@ def searched(*candidates: Candidate, shared: bool = False) -> Problem:
         SHARED if shared else UNIQUE,
         {"gpu": Hardware("gpu", Decimal(1))},
         {name: model_8b(name) for name in ("BF16", "Q8_0")},
-        candidates,
-        candidates[0],
+        (with_slots(8), *candidates),
+        with_slots(8),
     )
 
 
-def first_of(order: Mapping[Candidate, int]) -> list[Candidate]:
-    """Candidates by their place."""
-    return sorted(order, key=lambda candidate: order[candidate])
+def in_order(order: Mapping[Candidate, int], *candidates: Candidate) -> bool:
+    """Whether each comes before the next, and not merely beside it."""
+    return all(order.get(one, 0) < order.get(other, 0) for one, other in itertools.pairwise(candidates))
 
 
 def test_nothing_is_preferred_before_anything_missed() -> None:
-    asked = searched(with_slots(8), with_slots(16))
+    asked = searched(with_slots(16))
     assert hints(asked, []) == {}
     assert hints(asked, [result(parts(0.1, 0.4), p95=0.6, outcome=Outcome.PASS)]) == {}
 
 
 def test_where_requests_stood_in_a_queue_more_slots_come_first_and_fewer_last() -> None:
-    tried, more, fewer, other = with_slots(8), with_slots(16), with_slots(4), with_slots(8, batch_size=512)
-    order = first_of(hints(searched(tried, fewer, other, more), [result(QUEUE)]))
-    assert order[0] == more
-    assert order[-1] == fewer
+    more, alike, fewer = with_slots(16), with_slots(8, batch_size=512), with_slots(4)
+    assert in_order(hints(searched(more, alike, fewer), [result(QUEUE)]), more, alike, fewer)
 
 
 def test_where_prompts_wait_for_each_other_fewer_slots_come_first_and_more_last() -> None:
-    tried, more, fewer = with_slots(8), with_slots(16), with_slots(4)
-    order = first_of(hints(searched(tried, more, fewer), [result(parts(0.3, 0.4, 0.6), p95=1.3)]))
-    assert order == [fewer, tried, more]
+    fewer, alike, more = with_slots(4), with_slots(8, batch_size=512), with_slots(16)
+    assert in_order(hints(searched(fewer, alike, more), [CONTENTION]), fewer, alike, more)
 
 
 def test_the_first_setting_of_a_cause_comes_before_its_others() -> None:
-    tried, ubatch, fewer = with_slots(8), with_slots(8, ubatch_size=1024), with_slots(4)
-    order = first_of(hints(searched(tried, fewer, ubatch), [result(parts(0.3, 0.4, 0.6), p95=1.3)]))
-    assert order == [ubatch, fewer, tried]
+    ubatch, fewer = with_slots(8, ubatch_size=1024), with_slots(4)
+    assert in_order(hints(searched(ubatch, fewer), [CONTENTION]), ubatch, fewer)
 
 
-def test_what_was_noticed_beside_the_first_cause_counts_after_it() -> None:
-    tried, cached, fewer = with_slots(8), with_slots(8, cache_ram_mib=4096), with_slots(4)
+def test_prompts_that_are_read_again_count_after_the_first_cause_and_other_things_beside_it_do_not() -> None:
+    late = result(QUEUE, gap=0.5)
     late = replace(
-        result(QUEUE),
+        late,
         cache=CacheFacts(theoretical_reuse=0.6, measured_reuse=0.2, slots_reuse=0.25, prefixes=20, prefix_share=0.7),
     )
-    order = first_of(hints(searched(tried, fewer, cached, shared=True), [late]))
-    assert order == [cached, tried, fewer]
-
-
-def test_of_those_that_were_asked_themselves_the_narrowest_miss_comes_first() -> None:
-    wide, narrow = result(QUEUE, slots=8), result(QUEUE, slots=16)
-    narrow = replace(narrow, verdict=replace(narrow.verdict, violations=12))
-    order = hints(searched(with_slots(8), with_slots(16)), [wide, narrow])
-    assert order[with_slots(16)] < order[with_slots(8)]
+    more, kept, batch = with_slots(16), with_slots(8, cache_ram_mib=4096), with_slots(8, batch_size=512)
+    order = hints(searched(more, kept, batch, shared=True), [late])
+    assert in_order(order, more, kept, batch)
 
 
 def test_a_candidate_is_held_against_the_trial_that_it_is_most_like() -> None:
-    slow = result(parts(0.3, 0.4, 0.6), p95=1.3, slots=32)
+    crowded = replace(CONTENTION, trial=replace(CONTENTION.trial, candidate=with_slots(32)))
     queued = result(QUEUE, slots=2)
-    order = hints(searched(with_slots(2), with_slots(32), with_slots(4), with_slots(16)), [slow, queued])
-    assert order[with_slots(4)] <= order[with_slots(2)]
-    assert order[with_slots(16)] <= order[with_slots(32)]
+    close_to_few, close_to_many = with_slots(2, batch_size=512), with_slots(32, batch_size=512)
+    order = hints(searched(with_slots(4), with_slots(16), close_to_few, close_to_many), [crowded, queued])
+    assert in_order(order, with_slots(4), close_to_few)
+    assert in_order(order, with_slots(16), close_to_many)
 
 
 def test_what_ran_out_of_memory_is_followed_by_what_needs_less() -> None:
     crashed = result(failure=FailureClass.OUT_OF_MEMORY_KV)
-    tried, shorter, longer = with_slots(8), replace(with_slots(8), context_per_slot=4096), with_slots(8, batch_size=512)
-    longer = replace(longer, context_per_slot=16384)
-    order = first_of(hints(searched(tried, longer, shorter), [crashed]))
-    assert order[0] == shorter
-    assert order[-1] == longer
+    shorter, alike = replace(with_slots(8), context_per_slot=4096), with_slots(8, batch_size=512)
+    longer = replace(with_slots(8), context_per_slot=16384)
+    assert in_order(hints(searched(shorter, alike, longer), [crashed]), shorter, alike, longer)
+
+
+def test_other_weights_and_kv_types_are_not_compared_since_their_order_is_not_ours_to_make() -> None:
+    lossy = replace(with_slots(16), variant="Q8_0")
+    assert lossy not in hints(searched(lossy, replace(lossy, parallel_slots=2)), [result(QUEUE)])
+
+
+def test_a_miss_at_a_rate_that_is_faster_than_what_is_asked_by_now_says_nothing() -> None:
+    alike = with_slots(8, batch_size=512)
+    fast = result(QUEUE)
+    elsewhere = replace(with_slots(1), variant="Q8_0")
+    slow = replace(result(QUEUE), trial=replace(fast.trial, candidate=elsewhere, rate=fast.trial.rate / 2))
+    asked = searched(alike, elsewhere)
+    assert alike in hints(asked, [fast])
+    assert alike not in hints(asked, [fast, slow])
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SENTINEL, Purpose.FINALIST, Purpose.PARTIAL, Purpose.QUALITY])
 def test_only_trials_that_put_the_promise_to_the_question_say_anything(purpose: Purpose) -> None:
     missed = result(QUEUE)
     beside = replace(missed, trial=replace(missed.trial, purpose=purpose))
-    assert hints(searched(with_slots(8), with_slots(16)), [beside]) == {}
+    assert hints(searched(with_slots(16), with_slots(4)), [beside]) == {}
 
 
 def test_a_measurement_at_fault_says_nothing() -> None:
-    assert hints(searched(with_slots(8), with_slots(16)), [result(QUEUE, outcome=Outcome.INVALID)]) == {}
+    assert hints(searched(with_slots(4)), [result(QUEUE, outcome=Outcome.INVALID)]) == {}
+
+
+def test_a_miss_without_a_known_cause_says_nothing() -> None:
+    assert hints(searched(with_slots(4)), [result(parts(0.1, 0.4), p95=0.9)]) == {}
 
 
 def test_asked_twice_it_says_the_same() -> None:
-    asked = searched(*(with_slots(slots) for slots in (8, 1, 2, 4, 16, 32)))
-    measured = [result(QUEUE, slots=8), result(parts(0.3, 0.4, 0.6), p95=1.3, slots=32)]
+    asked = searched(*(with_slots(slots) for slots in (1, 2, 4, 16, 32)))
+    measured = [result(QUEUE, slots=8), replace(CONTENTION, trial=replace(CONTENTION.trial, candidate=with_slots(32)))]
     assert hints(asked, measured) == hints(asked, measured)
+
+
+def lived(problem: Problem, prefer: Callable[[Problem, Sequence[TrialResult]], Preference]) -> tuple[Decision, int]:
+    """The answer of a search in the simulator, and its trials."""
+    results: list[TrialResult] = []
+    while not isinstance(step := next_step(problem, results, preferred=prefer(problem, results)), Decision):
+        results.append(measure_noise_free(step, problem, requests=300))
+    return step, len(results)
+
+
+def conversations(groups: int) -> Problem:
+    """Prompts with so many beginnings, and settings of which no bound knows: host cache, chunks, batches."""
+    base = space_384(shared_prefix_tokens=3000)
+    assert base.demand.synthetic is not None
+    today = replace(base.baseline, variant="Q8_0", cache_prompt=True, parallel_slots=2)
+    varied = itertools.product((1, 2, 4, 8), (512, 2048), (0, 16384), (0, 64))
+    return replace(
+        base,
+        promise=Promise(ttft_s=1.0),
+        demand=replace(base.demand, peak_rate=3.0, synthetic=replace(base.demand.synthetic, prefix_groups=groups)),
+        baseline=today,
+        candidates=tuple(
+            replace(
+                today,
+                parallel_slots=slots,
+                batch_size=batch,
+                cache_ram_mib=kept,
+                cache_idle_slots=kept > 0,
+                cache_reuse=chunk,
+            )
+            for slots, batch, kept, chunk in varied
+        ),
+        pruned=(),
+        memory_bytes={},
+    )
+
+
+def test_a_simulated_search_among_equals_takes_fewer_trials_with_hints_and_answers_the_same() -> None:
+    spent = []
+    for groups in (10, 30):
+        (plain, without), (hinted, with_hints) = (lived(conversations(groups), way) for way in (unhinted, hints))
+        assert plain.choice is not None
+        assert hinted.choice is not None
+        assert (hinted.kind, hinted.choice.monthly_cost, hinted.cost_gap) == (
+            plain.kind,
+            plain.choice.monthly_cost,
+            plain.cost_gap,
+        )
+        assert with_hints <= without
+        spent.append((without, with_hints))
+    assert sum(hinted for _, hinted in spent) < sum(plain for plain, _ in spent), spent

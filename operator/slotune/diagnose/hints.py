@@ -3,11 +3,14 @@
 An order among equals is all that it is. The search looks at it after cost, known passes and what answers lose
 (:func:`slotune.search.options.best_options`), so it rules nothing out, and nothing counts as proved for it.
 
-A finding names settings and, as a rule, the way to move them: more slots where requests stand in a queue, fewer where
-they wait in the batch. A candidate is held against the trial that it is most like, its own if it was asked before (at a
-faster rate, as a search does). Setting by setting, in the order of findings and of what each names: moved the right way
-comes before left alone, and that before moved the wrong way. Where nothing moved it stands where that trial does, by
-how narrowly it missed. Without directions 4 slots would be tried because 16 were too few.
+A trial that missed makes it likely that others miss for the same reason: those that are most like it and move none of
+the settings that its findings name. Before them come those that move one, the first named first: more slots where
+requests stood in a queue, fewer where they waited in the batch. Those that move it the other way come last. All else
+stays as it is, most capacity first. Why not by how narrowly trials missed: a miss is cut short at the violation that
+decides it, so nearly all look alike.
+
+A miss counts where its rate was no faster than what is asked by now. At a faster one most candidates miss, the best of
+them among the first.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final
 
-from slotune.diagnose.finding import Finding
+from slotune.diagnose.entry import Item
 from slotune.diagnose.findings import trial_findings
 from slotune.llama.candidate import Candidate
 from slotune.llama.kv_types import bytes_per_element
 from slotune.search.drift import without_drifted
 from slotune.search.problem import Problem
+from slotune.search.standing import same_rate
 from slotune.search.trial import Purpose, TrialResult
 from slotune.verdict.verdicts import Outcome
 
@@ -76,94 +80,97 @@ _LESS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 """Settings of a finding that should become less, by its code; others should become more, or merely others."""
 
-_Rank = tuple[tuple[int, ...], float, float]
-_RIGHT_WAY, _LEFT_ALONE, _WRONG_WAY = 0, 1, 2
+_ALIKE: Final = len(_FIELDS)
+"""Place of what is likely to miss as another did; places before it are those of settings in the order of findings."""
+_WRONG_WAY: Final = _ALIKE + 1
+"""Place of what moves away from what was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
     """A trial that did not pass."""
 
-    result: TrialResult
-    findings: tuple[Finding, ...]
+    candidate: Candidate
+    ways: Mapping[str, bool]
+    """Field that its findings name, the first named first, to whether less of it is asked for."""
     values: tuple[Any, ...]
     """Of the candidate's fields, in their order."""
 
-    @property
-    def narrowness(self) -> tuple[float, float]:
-        """How far it was from passing, the least first: share of requests that broke the promise, then p95 TTFT."""
-        verdict = self.result.verdict
-        if self.result.failure is not None or not verdict.requests:
-            return 1.0, float("inf")
-        late = verdict.ttft_p95_s
-        return verdict.violations / verdict.requests, float("inf") if late is None else late
-
 
 def hints(problem: Problem, results: Sequence[TrialResult]) -> Mapping[Candidate, int]:
-    """Candidate to its place among equals, the least first; empty before anything missed.
+    """Candidate to its place among equals, the least first; who is not named has 0: nothing speaks for or against it.
 
     Args:
         problem: the search.
         results: everything that was measured for it, oldest first.
     """
     misses = _misses(problem, results)
-    if not misses:
-        return MappingProxyType({})
-    own = {miss.result.trial.candidate: miss for miss in misses}
-    ranks = {candidate: _rank(problem, candidate, own, misses) for candidate in problem.candidates}
-    places = {rank: place for place, rank in enumerate(sorted(set(ranks.values())))}
-    return MappingProxyType({candidate: places[rank] for candidate, rank in ranks.items()})
+    places = {candidate: _place(problem, candidate, misses) for candidate in problem.candidates} if misses else {}
+    return MappingProxyType({candidate: place for candidate, place in places.items() if place})
 
 
 def _misses(problem: Problem, results: Sequence[TrialResult]) -> list[_Miss]:
-    """Those whose measurement can be trusted, oldest first; of a candidate the one at the slowest rate counts."""
-    found: dict[Candidate, TrialResult] = {}
-    for result in without_drifted(problem, results):
-        trial = result.trial
-        if not trial.purpose.puts_load or trial.purpose in {Purpose.FINALIST, Purpose.PARTIAL}:
-            continue
-        if result.verdict.outcome not in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
-            continue
-        known = found.get(trial.candidate)
-        if known is None or trial.rate <= known.trial.rate:
-            found.pop(trial.candidate, None)
-            found[trial.candidate] = result
-    return [_Miss(result, trial_findings(problem, result), _values(candidate)) for candidate, result in found.items()]
+    """What missed at a rate that is no faster than what is asked by now, the newest first."""
+    loads = [
+        result
+        for result in without_drifted(problem, results)
+        if result.trial.purpose.puts_load and result.trial.purpose not in {Purpose.FINALIST, Purpose.PARTIAL}
+    ]
+    asked: dict[str, float] = {}
+    for result in loads:
+        if result.trial.purpose is Purpose.SEARCH:
+            kind = result.trial.candidate.gpu_class
+            asked[kind] = min(result.trial.rate, asked.get(kind, result.trial.rate))
+    found: dict[Candidate, _Miss] = {}
+    for result in reversed(loads):
+        candidate, rate = result.trial.candidate, result.trial.rate
+        now = asked.get(candidate.gpu_class, problem.demand.peak_rate)
+        missed = result.verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
+        if missed and candidate not in found and (rate <= now or same_rate(rate, now)):
+            found[candidate] = _Miss(candidate, _ways(problem, result), _values(candidate))
+        if len(found) == MOST_MISSES:
+            break
+    return list(found.values())
 
 
-def _rank(problem: Problem, candidate: Candidate, own: Mapping[Candidate, _Miss], misses: Sequence[_Miss]) -> _Rank:
-    like = own.get(candidate) or _most_like(candidate, misses[-MOST_MISSES:])
-    return (_moves(problem, like, candidate), *like.narrowness)
-
-
-def _most_like(candidate: Candidate, misses: Sequence[_Miss]) -> _Miss:
-    """The trial whose settings differ in the fewest fields; of several the newest."""
-    values = _values(candidate)
-    return min(
-        reversed(misses),
-        key=lambda miss: sum(one != other for one, other in zip(values, miss.values, strict=True)),
-    )
-
-
-def _moves(problem: Problem, miss: _Miss, candidate: Candidate) -> tuple[int, ...]:
-    """How each setting that was named moved, the first named first; filled up, so that any two can be compared."""
+def _ways(problem: Problem, result: TrialResult) -> Mapping[str, bool]:
+    """Of causes, and of prompts that are read again: that is work, whatever the wait is made of. The first to name a
+    setting says which way."""
     ways: dict[str, bool] = {}
-    """Setting to whether less of it is asked for. Whoever names it first says so."""
-    for found in miss.findings:
+    for found in trial_findings(problem, result):
+        if found.binds is None and found.entry.item is not Item.REUSE and result.failure is None:
+            continue
         for knob in found.knobs:
             if knob in _FIELDS:
-                ways.setdefault(knob, knob in _LESS.get(found.code, ()))
-    moves = [_move(problem, miss.result.trial.candidate, candidate, _FIELDS[knob], less) for knob, less in ways.items()]
-    return (*moves, *(_LEFT_ALONE,) * (len(_FIELDS) - len(moves)))
+                ways.setdefault(_FIELDS[knob], knob in _LESS.get(found.code, ()))
+    return ways
 
 
-def _move(problem: Problem, tried: Candidate, candidate: Candidate, field: str, less: bool) -> int:
-    if getattr(tried, field) == getattr(candidate, field):
-        return _LEFT_ALONE
-    before, after = _size(problem, tried, field), _size(problem, candidate, field)
-    if before is None or after is None or (after < before) == less:
-        return _RIGHT_WAY
-    return _WRONG_WAY
+def _place(problem: Problem, candidate: Candidate, misses: Sequence[_Miss]) -> int:
+    """Held against the miss that it is most like; of several the newest."""
+    values = _values(candidate)
+    others = [miss for miss in misses if miss.candidate != candidate and _are_comparable(miss.candidate, candidate)]
+    if not others:
+        return 0
+    like = min(others, key=lambda miss: sum(one != two for one, two in zip(values, miss.values, strict=True)))
+    if not like.ways:
+        return 0
+    for place, (field, less) in enumerate(like.ways.items()):
+        if getattr(like.candidate, field) != getattr(candidate, field):
+            before, after = _size(problem, like.candidate, field), _size(problem, candidate, field)
+            right = before is None or after is None or (after < before) == less
+            return place if right else _WRONG_WAY
+    return _ALIKE
+
+
+def _are_comparable(tried: Candidate, candidate: Candidate) -> bool:
+    """Whether an order between such two can matter: what is cheaper or less lossy is asked first in any case."""
+    return (tried.variant, tried.gpu_class, tried.cache_type_k, tried.cache_type_v) == (
+        candidate.variant,
+        candidate.gpu_class,
+        candidate.cache_type_k,
+        candidate.cache_type_v,
+    )
 
 
 def _size(problem: Problem, candidate: Candidate, field: str) -> float | None:

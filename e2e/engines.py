@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
 import random
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import httpx
 from slotune.llama.engine import find_engine
 from slotune.sandbox.process import HOST, LlamaProcess, new_alias
 
-__all__ = ["Diagnosis", "Running", "diagnose", "running", "text_of"]
+__all__ = ["Diagnosis", "Running", "cpu_ticks", "diagnose", "running", "stopped", "text_of"]
 
 WORDS = tuple(
     "river stone cloud paper window garden music bridge winter letter silver mountain candle forest market harbor "  # noqa: SIM905 (a list of words reads as one)
@@ -39,6 +41,7 @@ class Running:
 
     url: str
     log_path: Path
+    pid: int
     statuses: list[int] = field(default_factory=list)
     """Of every answer so far."""
 
@@ -90,7 +93,44 @@ async def running(model: Path, directory: Path, *flags: str) -> AsyncIterator[Ru
         find_engine("embedded"), [*stated, *flags], directory=directory, alias=alias, startup_limit_s=60
     )
     async with process:
-        yield Running(process.server.base_url, process.log_path)
+        yield Running(process.server.base_url, process.log_path, process.pid)
+
+
+def cpu_ticks(pid: int) -> dict[int, int]:
+    """CPU time so far of each thread of a process and of its children."""
+    ticks = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        ticks[int(task.name)] = int(fields[11]) + int(fields[12])
+        for child in (task / "children").read_text().split():
+            ticks |= cpu_ticks(int(child))
+    return ticks
+
+
+@contextmanager
+def stopped(thread: int) -> Iterator[None]:
+    """Hold one thread of a server, as a driver that never answers does: its others go on."""
+    _ptrace(_SEIZE, thread)
+    try:
+        _ptrace(_INTERRUPT, thread)
+        os.waitpid(thread, _WALL)
+        yield
+    finally:
+        _ptrace(_DETACH, thread)
+
+
+_SEIZE, _INTERRUPT, _DETACH = 0x4206, 0x4207, 17
+"""Requests of ptrace(2): unlike a signal, they stop one thread and not its process."""
+_WALL = 0x40000000
+"""waitpid(2): a thread that is no child too."""
+
+
+def _ptrace(request: int, thread: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    arguments = (ctypes.c_long(request), ctypes.c_long(thread), ctypes.c_void_p(0), ctypes.c_void_p(0))
+    if libc.ptrace(*arguments) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"ptrace({request}, {thread}): {os.strerror(number)}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from e2e.engines import Running, diagnose, running, text_of
+from e2e.engines import Running, cpu_ticks, diagnose, running, stopped, text_of
 from e2e.models import WEIGHTS
 
 pytestmark = pytest.mark.engine
@@ -127,6 +127,20 @@ async def test_a_client_with_one_connection_is_seen_by_its_trail(small_model: Pa
             await server.ask(client, text_of(20, turn), 8)
         found = await looked_at(server)
     assert found[:1] == ["SLT095"]
+
+
+async def test_a_server_whose_computing_thread_hangs_is_wedged_though_it_says_that_it_is_well(
+    small_model: Path, tmp_path: Path
+) -> None:
+    async with running(small_model, tmp_path, *ONE_THREAD, "-np", "2", "-c", "1024") as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
+            before = cpu_ticks(server.pid)
+            await server.ask(client, text_of(100, "before"), 32)
+            after = cpu_ticks(server.pid)
+            with stopped(max(after, key=lambda one: after[one] - before.get(one, 0))):
+                assert (await client.get("/health")).status_code == 200
+                found = await looked_at(server)
+        assert found[:1] == ["SLT110"]
 
 
 HEALTHY = {

@@ -1,8 +1,8 @@
 """Looks at the prompt cache of one server between its runs, and adds up what it saw.
 
 Before the runs: what a prompt waits alone when its prefix was just read, beside the idle probe's cold one, and what the
-canaries answer without a cache. After each run: the canaries again. At the end: how much of what a perfect cache would
-have served the server says that it did. Nothing here sends while a run is measured.
+canaries answer without a cache. After each run: the canaries again, in a small load of their own. At the end: how much
+of what a perfect cache would have served the server says that it did. Nothing here sends while a run is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import replace
 import orjson
 
 from slotune.llama.server_http import LlamaServer, ServerError
-from slotune.load.bodies import Bodies
 from slotune.load.cache_facts import EFFECTIVE, CacheFacts
 from slotune.load.demand import Demand
 from slotune.load.records import RequestRecord, RunResult
@@ -24,12 +23,13 @@ from slotune.load.target import Target
 from slotune.load.trace import Trace
 from slotune.load.warm import AloneTTFT, alone, probe_warm
 from slotune.sandbox.canary import LIMIT_S, Canaries
+from slotune.sandbox.canary_load import CanaryLoad, load_size
 from slotune.verdict.verdicts import Outcome, Verdict
 
 __all__ = ["CACHE_LOOK_LIMIT_S", "CacheLook", "foreign_context"]
 
 CACHE_LOOK_LIMIT_S = 2 * LIMIT_S
-"""Most seconds that canaries take between two runs or before the first."""
+"""Most seconds that canaries and their load take between two runs or before the first."""
 
 
 class CacheLook:
@@ -59,18 +59,20 @@ class CacheLook:
         self._shares = demand.reusable_tokens > 0
         self._cold = self._warm = AloneTTFT(None, None)
         self._canaries: Canaries | None = None
+        self._load: CanaryLoad | None = None
         self._template_keeps: bool | None = None
         self._runs: list[tuple[Trace, RunResult]] = []
 
-    async def before(self, probes: Sequence[RequestRecord], first_seed: int) -> None:
-        """On the fresh, idle server. ``probes`` are its idle probe's requests, ``first_seed`` the first run's."""
+    async def before(self, probes: Sequence[RequestRecord]) -> None:
+        """On the fresh, idle server. ``probes`` are its idle probe's requests."""
         self._cold = alone(probes)
         if not self._slots:
             return
         if self._vocabulary:
-            self._canaries = Canaries(
-                self._target, self._beginnings(first_seed), self._vocabulary, secrets.randbits(64)
-            )
+            size = load_size(self._slots, self._cold.ttft_s)
+            self._load = CanaryLoad(self._target, self._demand, size, vocabulary=self._vocabulary)
+            beginnings = await self._load.beginnings(self._server)
+            self._canaries = Canaries(self._target, beginnings, self._vocabulary, secrets.randbits(64), load=self._load)
             await self._canaries.take_cold()
         if self._shares:
             self._warm = await probe_warm(
@@ -84,6 +86,8 @@ class CacheLook:
     def ran(self, trace: Trace, run: RunResult) -> None:
         """Take in a run."""
         self._runs.append((trace, run))
+        if self._load is not None:
+            self._load.after(trace.entries)
 
     async def look(self) -> None:
         """After a run, on the idle server."""
@@ -125,14 +129,6 @@ class CacheLook:
         if self._canaries is not None:
             facts = self._canaries.on(facts)
         return None if facts == CacheFacts() else facts
-
-    def _beginnings(self, seed: int) -> list[list[int]]:
-        """What prompts of the first run begin with, the most popular first."""
-        synthetic = self._demand.synthetic
-        if synthetic is None:
-            return []
-        bodies = Bodies(self._demand, seed=seed, vocabulary=self._vocabulary)
-        return [bodies.prefix_ids(group) for group in range(min(2, synthetic.prefix_groups))]
 
     async def template_keeps_prefix(self) -> bool | None:
         """Whether two chats that begin alike still do behind the server's template; None where that can't be said."""

@@ -4,15 +4,19 @@ A prompt cache may restore another conversation and say that nothing was cached 
 latency nor ``cache_n`` shows it, only the answer does. So each canary has a secret that no one else has, says it twice
 and begins it once more, so that what comes next depends on what the server really holds. Its next-token probabilities
 are taken on the fresh server with ``cache_prompt`` off, twice: one at a time and all at once, and the difference is the
-noise of batch shapes. After each run they are asked again the way that users ask, all at once, so that slots and host
-cache swap them for the load's prompts and back. An answer that moved much further than the noise was given from another
-context, unless the server without its cache moves just as far: then it is unsteady, which is another matter.
+noise of batch shapes. After each run they are asked again the way that users ask, all at once and in the middle of a
+small load of the workload's own prompts, so that slots and host cache swap them for somebody else's and back while
+others are at work (:mod:`slotune.sandbox.canary_load`). An answer that moved much further than the noise was given from
+another context, unless the server without its cache, in such a load too, moves just as far: then it is unsteady, which
+is another matter.
 
 One more canary in each round is new: the server cannot have seen more of it than the beginning that it shares with the
 load, so a larger ``cache_n`` is another prompt's too.
 
-Costs (2 x 3 + 4 a round) prompts of at most 62 tokens with answers of one token, and at most :data:`LIMIT_S` seconds a
-round. A server that can't be asked for probabilities is not looked at, which is not the same as found well.
+Costs 2 x 3 prompts of at most 62 tokens with answers of one token before the first run, 4 after each with the load
+beside them, and both once more where an answer looks foreign. Each asking waits for at most :data:`LIMIT_S` seconds,
+and at most two follow each other. A server that can't be asked for probabilities is not looked at, which is not the
+same as found well.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ import orjson
 
 from slotune.llama.server_http import LlamaServer, ServerError
 from slotune.load.cache_facts import CacheFacts
-from slotune.load.target import Target
+from slotune.load.target import Target, open_session
 from slotune.quality.answers import RESPONSE_FIELDS, read_next_token
 from slotune.quality.coarse import Likeliest, divergence
 from slotune.quality.errors import QualityError
+from slotune.sandbox.canary_load import CanaryLoad, LoadPrompt
 
 __all__ = ["LIMIT_S", "Canaries", "Canary", "is_foreign", "make_canaries"]
 
@@ -43,7 +48,7 @@ SECRET = 12
 ASKED = 128
 """Likeliest tokens that are compared: with ten, an answer from another context could look the same."""
 LIMIT_S = 15.0
-"""Most seconds that a round may take; what is not answered by then is not compared."""
+"""Most seconds that one asking of all canaries may take; what is not answered by then is not compared."""
 
 CERTAIN = 10_000.0
 """Added to a logit so that no other can exceed it."""
@@ -108,8 +113,17 @@ def is_foreign(divergence_nats: float, noise_nats: float) -> bool:
 class Canaries:
     """The canaries of one server."""
 
-    def __init__(self, target: Target, beginnings: Sequence[Sequence[int]], vocabulary: int, secret: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        beginnings: Sequence[Sequence[int]],
+        vocabulary: int,
+        secret: int,
+        load: CanaryLoad | None = None,
+    ) -> None:
+        """``load`` is what goes out with them after a run; see :func:`make_canaries` for the others."""
         self._target = target
+        self._load = load
         self._asked = min(ASKED, vocabulary)
         self._known = make_canaries(beginnings, vocabulary, secret)
         self._fresh = iter(
@@ -138,7 +152,7 @@ class Canaries:
         if not self._cold:
             return
         fresh = next(self._fresh)
-        *known, new = await self._ask((*self._known, fresh), cold=False, at_once=True)
+        *known, new = await self._ask((*self._known, fresh), cold=False, at_once=True, beside=self._company())
         suspects = []
         for number, answer in enumerate(known):
             if answer is None or number not in self._cold:
@@ -148,11 +162,14 @@ class Canaries:
             self._compared += 1
             if is_foreign(moved, self._noise):
                 suspects.append(number)
-        for number, answer in zip(
-            suspects,
-            await self._ask([self._known[number] for number in suspects], cold=True, at_once=False),
-            strict=True,
-        ):
+        # Under a load again: batches of other shapes may move an answer further than those of the idle server did.
+        again = await self._ask(
+            [self._known[number] for number in suspects],
+            cold=True,
+            at_once=True,
+            beside=self._company() if suspects else (),
+        )
+        for number, answer in zip(suspects, again, strict=True):
             if answer is None:
                 continue
             moved = divergence(self._cold[number], answer.listed)
@@ -187,7 +204,13 @@ class Canaries:
         last = tokens[-1] if isinstance(tokens, list) and tokens else None
         return last if isinstance(last, int) else None
 
-    async def _ask(self, canaries: Sequence[Canary], *, cold: bool, at_once: bool) -> list[_Answer | None]:
+    def _company(self) -> Sequence[LoadPrompt]:
+        return () if self._load is None else self._load.draw()
+
+    async def _ask(
+        self, canaries: Sequence[Canary], *, cold: bool, at_once: bool, beside: Sequence[LoadPrompt] = ()
+    ) -> list[_Answer | None]:
+        """Ask all ``canaries``, one at a time or all at once, then with ``beside`` before and behind them."""
         answers: list[_Answer | None] = [None] * len(canaries)
 
         async def one(server: LlamaServer, number: int) -> None:
@@ -198,9 +221,17 @@ class Canaries:
             async with (
                 asyncio.timeout(LIMIT_S),
                 LlamaServer(url, api_key=self._target.api_key, timeout_s=LIMIT_S) as server,
+                open_session(self._target) as session,
             ):
                 if at_once:
-                    await asyncio.gather(*(one(server, number) for number in range(len(canaries))))
+                    before = len(beside) // 2
+                    async with asyncio.TaskGroup() as all_of_them:
+                        for prompt in beside[:before]:
+                            all_of_them.create_task(prompt.send(session, LIMIT_S))
+                        for number in range(len(canaries)):
+                            all_of_them.create_task(one(server, number))
+                        for prompt in beside[before:]:
+                            all_of_them.create_task(prompt.send(session, LIMIT_S))
                 else:
                     for number in range(len(canaries)):
                         await one(server, number)

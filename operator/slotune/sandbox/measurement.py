@@ -219,7 +219,7 @@ class _Session:
             request_timeout_s=m.request_timeout_s,
         )
         await self.become_idle()
-        await self.looking(cache.before(probes, self.seed(0)))
+        await self.looking(cache.before(probes))
         verdict = await self.looks_at(vocabulary, cache)
         await self.looking(cache.finish())
         facts = cache.facts()

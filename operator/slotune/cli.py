@@ -281,8 +281,8 @@ def _add_trial(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_survey(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     survey = commands.add_parser(
         "survey",
-        help="read the headers of model files; the operator starts it",
-        description="Read what memory and speed depend on from the headers of mounted GGUF files, and report on "
+        help="read model files; the operator starts it",
+        description="Read what memory and speed depend on and a digest of mounted GGUF files, and report on "
         "standard output. Made for the operator, not for people.",
     )
     survey.add_argument(

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slotune.llama.file_digest import FileChangedError
 from slotune.llama.gguf_facts import UnreadableModelError, read_facts
 from slotune.llama.gguf_header import read_header
 from slotune.llama.model_facts import LayerCache
@@ -150,6 +152,39 @@ def test_weights_of_another_training_with_the_same_header_are_another_model(tmp_
     one, two = (write_tiny_model(tmp_path / f"{seed}.gguf", seed=seed) for seed in (1, 2))
     assert read_header(one).digest == read_header(two).digest
     assert read_facts(one).identity != read_facts(two).identity
+
+
+@pytest.mark.parametrize("share", [0.0, 0.013, 0.5, 0.77, 1.0])
+def test_one_damaged_byte_anywhere_in_the_weights_makes_another_model(tmp_path: Path, tiny: Path, share: float) -> None:
+    damaged = tmp_path / "damaged.gguf"
+    shutil.copy(tiny, damaged)
+    start = read_header(tiny).data_start
+    with damaged.open("r+b") as file:
+        file.seek(start + round((tiny.stat().st_size - 1 - start) * share))
+        was = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([was[0] ^ 1]))
+    assert read_facts(damaged).identity != read_facts(tiny).identity
+
+
+def test_damage_in_any_part_of_a_split_model_makes_another_model(tmp_path: Path, tiny: Path) -> None:
+    first, _, last = split(tiny, tmp_path, 3)
+    sound = read_facts(first).identity
+    content = last.read_bytes()
+    last.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert read_facts(first).identity != sound
+
+
+def test_who_asks_for_memory_and_speed_only_gets_no_identity(tiny: Path) -> None:
+    assert read_facts(tiny, hashed=False) == replace(read_facts(tiny), identity="")
+
+
+def test_a_model_that_is_written_to_meanwhile_is_refused_in_words(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changing(path: Path, cache: Path | None) -> str:
+        raise FileChangedError(path)
+
+    monkeypatch.setattr("slotune.llama.gguf_facts.file_digest", changing)
+    assert "wait until it is complete" in refusal(tiny).cure
 
 
 def split(path: Path, folder: Path, parts: int) -> list[Path]:
@@ -293,7 +328,7 @@ def test_texts_keep_their_bytes_even_where_they_are_no_utf8(tmp_path: Path) -> N
     assert read_header(path).metadata["llama.name"].encode(errors="surrogateescape") == b"caf\xff\xfe"
 
 
-def test_reading_a_model_does_not_read_its_weights(tmp_path: Path) -> None:
+def test_only_the_identity_reads_the_weights(tmp_path: Path) -> None:
     path = write_keys(tmp_path / "sparse.gguf")
     content = path.read_bytes()
     with path.open("wb") as file:
@@ -301,5 +336,5 @@ def test_reading_a_model_does_not_read_its_weights(tmp_path: Path) -> None:
         file.truncate(len(content) + 2**36)  # sparse: takes no room on the disk
     began = time.perf_counter()
 
-    assert read_facts(path).file_bytes > 2**36
+    assert read_facts(path, hashed=False).file_bytes > 2**36
     assert time.perf_counter() - began < 5

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -19,6 +20,7 @@ import pytest_asyncio
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import find_engine
 from slotune.llama.flags import to_args
+from slotune.llama.gguf_facts import read_facts
 from slotune.llama.gguf_header import TensorInfo, read_header
 from slotune.llama.requantize import requantize, variant_path
 from slotune.load.demand import Prompt
@@ -137,6 +139,18 @@ async def test_a_few_zeroed_blocks_fail_both_presets(
     for limits in (STRICT, BALANCED):
         verdict = judge_quality(found, floor, limits)
         assert (verdict.outcome, verdict.code) == (Outcome.FAIL, "QualityTooLow"), verdict.reason
+
+
+async def test_a_damaged_file_is_asked_about_anew(demo_model: Path, scratch: Path) -> None:
+    sound = variant(demo_model, "Q8_0", scratch)
+    known = read_facts(sound)
+    model = damaged(sound, scratch / "damaged.gguf")
+    try:
+        found = read_facts(model)
+    finally:
+        model.unlink()
+    assert replace(found, identity="", path="") == replace(known, identity="", path="")
+    assert found.identity != known.identity
 
 
 async def test_another_model_is_refused_before_anything_is_compared(scratch: Path, reference: Reference) -> None:

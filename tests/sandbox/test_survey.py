@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -87,19 +88,30 @@ MODELS = {"q4": "/models/m.gguf", "inner": "/app/m.gguf"}
 SERVER = TrialServer("llama", (), ("/app/llama-server",), ({"name": "A", "value": "b"},))
 
 
-def survey(template: Object = UNTIDY, sandbox: Sandbox = SANDBOX, server: TrialServer = SERVER) -> Object:
+def survey(
+    template: Object = UNTIDY,
+    sandbox: Sandbox = SANDBOX,
+    server: TrialServer = SERVER,
+    models: Mapping[str, str] | None = None,
+) -> Object:
     return survey_job(
         "chat-survey-ab",
         OWNER,
         "models",
         template,
         server,
-        models=MODELS,
+        models=MODELS if models is None else models,
         digest="ab",
         gpu_class=L4,
         sandbox=sandbox,
         client=ClientImage("slotune:1"),
     )
+
+
+def test_a_large_file_has_the_time_to_be_read_whole():
+    one, two = (survey(models=dict(list(MODELS.items())[:count])) for count in (1, 2))
+    one_s, two_s = (job["spec"]["template"]["spec"]["activeDeadlineSeconds"] for job in (one, two))
+    assert two_s - one_s >= 1000  # 100 GB from a volume that gives 100 MB/s
 
 
 @pytest.mark.parametrize("template", [UNTIDY, BARE], ids=["untidy", "bare"])

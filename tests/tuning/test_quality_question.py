@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from slotune.api.manifests import load_manifests
 from slotune.quality.limits import BALANCED, STRICT, Limits
 from slotune.search.problem import Problem
+from slotune.search.trial import Purpose, Trial
 from slotune.tuning.reading import read_problem
 from tests.commands.manifests import manifest
 from tests.tiny_models import write_tiny_model
@@ -23,8 +25,9 @@ Read = Callable[..., Problem]
 def read(tmp_path: Path) -> Read:
     """The problem of a manifest with two weights files, F16 (what runs today) and Q8_0, and ``changes``."""
 
-    def _read(*, engine: str = "e1", seed: int = 1, **changes: Any) -> Problem:
-        write_tiny_model(tmp_path / "q8_0.gguf", quantization="Q8_0", seed=seed)
+    def _read(*, engine: str = "e1", seed: int | None = 1, **changes: Any) -> Problem:
+        if seed is not None:  # else it stays as it is
+            write_tiny_model(tmp_path / "q8_0.gguf", quantization="Q8_0", seed=seed)
         models = [{"name": "Q8_0", "path": "/models/q8_0.gguf"}, {"name": "F16", "path": "/models/f16.gguf"}]
         file = manifest(tmp_path, **({"models": models, "slo__quality": "Balanced"} | changes))
         return read_problem(load_manifests([file]), models_dir=tmp_path, engine=engine).problem
@@ -103,6 +106,20 @@ def test_a_comparison_is_made_anew_after_a_change_of(read, changes):
     assert before.quality is not None
     assert after.quality is not None
     assert before.quality.context != after.quality.context
+
+
+def test_a_file_with_one_damaged_byte_is_measured_and_compared_anew(read, tmp_path):
+    before = read()
+    weights = tmp_path / "q8_0.gguf"
+    content = bytearray(weights.read_bytes())
+    content[-len(content) // 3] ^= 1
+    weights.write_bytes(content)
+    after = read(seed=None)
+    one = replace(before.baseline, variant="Q8_0")
+    for trial in (Trial(one, 1.0), Trial(one, 0.0, purpose=Purpose.QUALITY)):
+        assert before.key(trial) != after.key(trial)
+    of_reference = Trial(replace(one, variant="F16"), 0.0, purpose=Purpose.QUALITY)
+    assert before.key(of_reference) == after.key(of_reference)
 
 
 def test_a_file_that_changes_is_compared_anew_and_no_other_one_is(read):

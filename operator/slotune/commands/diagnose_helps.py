@@ -82,7 +82,7 @@ def read_helps(
     return Helps(
         promise=promise,
         gpu=_joined(given, declared),
-        model=None if model is None else read_facts(model),
+        model=None if model is None else read_facts(model, hashed=False),
         device=device,
         device_evidence=evidence,
         key=None if api_key_file is None else read_key(api_key_file),

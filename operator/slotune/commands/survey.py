@@ -1,4 +1,8 @@
-"""``slotune survey``: what the headers of mounted model files say, for the operator to read from the log."""
+"""``slotune survey``: what mounted model files are, for the operator to read from the log.
+
+Each file is read whole, for its digest: what is measured holds for the bytes that it was measured with. Nothing is kept
+from one survey to the next.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Facts of a model from its GGUF file or files: what memory and speed depend on, and an identity.
 
-Reads headers (:mod:`slotune.llama.gguf_header`) and a few samples of the weights, so a model of 100 GB takes as long as
-one of 100 MB. A model that is split into several files is read through its first one, as llama-server does, and all its
-parts must be there.
+Memory and speed are known from headers (:mod:`slotune.llama.gguf_header`), in a moment whatever the size. The identity
+says that two files hold the same answers, and damage may lie in any block, so it is a digest of every byte
+(:mod:`slotune.llama.file_digest`). A model that is split into several files is read through its first one, as
+llama-server does, and all its parts must be there.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slotune.llama.file_digest import FileChangedError, file_digest
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_header
 from slotune.llama.layer_caches import INEXACT, RECURRENT, layer_caches, per_layer
 from slotune.llama.model_facts import ModelFacts
@@ -29,21 +31,23 @@ Q5_K, Q6_K and Q8_0 as well, AVX-512 also Q2_K: not counted, a bound must not be
 REPACKED_ROWS = 8
 """Only matrices whose rows come in whole groups."""
 
-SAMPLES, SAMPLE_BYTES = 64, 4096
-"""Pieces of each file, and their size, by which weights with equal headers are told apart."""
-
 LAYERS_MAX = 512
 """LLAMA_MAX_LAYERS of llama.cpp b11434."""
 
 _PART = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 
 
-def read_facts(path: str | Path) -> ModelFacts:
+def read_facts(path: str | Path, *, hashed: bool = True, cache: Path | None = None) -> ModelFacts:
     """Facts of the model whose only or first file is ``path``.
+
+    Args:
+        path: The file.
+        hashed: False leaves the identity empty and reads no weights, where only memory and speed are asked for.
+        cache: Folder that keeps identities, from :func:`slotune.llama.file_digest.cache_folder`; None keeps none.
 
     Raises:
         UnreadableModelError: the file or a part is missing, damaged, truncated or of an unsupported version, lacks a
-            key that llama.cpp needs as well, or holds something that is no language model.
+            key that llama.cpp needs as well, holds something that is no language model, or changes while it is read.
     """
     parts = read_parts(path)
     head = parts[0]
@@ -70,7 +74,7 @@ def read_facts(path: str | Path) -> ModelFacts:
     return ModelFacts(
         path=str(path),
         file_bytes=sum(part.file_bytes for part in parts),
-        identity=_identity(parts),
+        identity=_identity(parts, cache) if hashed else "",
         architecture=architecture,
         quantization=_quantization(metadata.get("general.file_type"), tensors),
         context_length=int(get("context_length")),
@@ -145,31 +149,19 @@ def _numbers(head: Header, key: str) -> Any:
     raise UnreadableModelError(head.path, f"the key {key} should be a number, it is {value!r:.60}", "convert it again")
 
 
-def _identity(parts: Sequence[Header]) -> str:
-    """Digest of every part's header, size and samples of its weights.
-
-    Another quantization, template or length changes the header; of another training that is put in the same place with
-    the same header, the samples differ. A few damaged blocks in one place may go unseen.
-    """
+def _identity(parts: Sequence[Header], cache: Path | None) -> str:
+    """Digest of every byte of every part, and of nothing else: not of names, places or times."""
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(part.digest)
-        digest.update(part.file_bytes.to_bytes(8, "little"))
-        for piece in _samples(part):
-            digest.update(piece)
+        try:
+            digest.update(bytes.fromhex(file_digest(part.path, cache)))
+        except OSError as error:
+            what = f"cannot be read ({error.strerror})"
+            raise UnreadableModelError(part.path, what, "check its permissions") from error
+        except FileChangedError as error:
+            what = "the file changed while it was read"
+            raise UnreadableModelError(part.path, what, "wait until it is complete") from error
     return digest.hexdigest()
-
-
-def _samples(part: Header) -> Iterator[bytes]:
-    """Pieces of the weights, evenly spaced from the first to the last."""
-    room = max(0, part.file_bytes - part.data_start - SAMPLE_BYTES)
-    try:
-        with part.path.open("rb", buffering=0) as file:
-            for number in range(SAMPLES):
-                file.seek(part.data_start + room * number // (SAMPLES - 1))
-                yield file.read(SAMPLE_BYTES)
-    except OSError as error:
-        raise UnreadableModelError(part.path, f"cannot be read ({error.strerror})", "check its permissions") from error
 
 
 def _quantization(file_type: object, tensors: Sequence[TensorInfo]) -> str:

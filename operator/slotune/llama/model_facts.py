@@ -28,7 +28,7 @@ class ModelFacts:
     path: str
     file_bytes: int
     identity: str
-    """Digest that changes when the file does (header plus size; not a hash of all weights)."""
+    """Digest of every byte of the file, or of all its parts; empty where it was not asked for."""
     architecture: str
     quantization: str
     """File type as people write it, e.g. ``Q4_K_M`` or ``F16``."""

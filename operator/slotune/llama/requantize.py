@@ -26,6 +26,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from slotune.llama.file_digest import cache_folder
 from slotune.llama.gguf_facts import read_facts, read_parts
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_array, read_header
 
@@ -114,7 +115,7 @@ def requantize(
     """
     if target_type not in TARGET_TYPES:
         raise ValueError(f"target type {target_type!r}: only {', '.join(TARGET_TYPES)} can be made")
-    identity = read_facts(source).identity
+    identity = read_facts(source, cache=cache_folder()).identity
     out_dir = Path(out_dir)
     target = variant_path(source, target_type, out_dir)
     if _is_current(target, identity):

@@ -1,4 +1,4 @@
-"""What a survey found in the headers of the model files, over its pod's log: facts, or what is wrong with each file."""
+"""What a survey found in the model files, over its pod's log: facts, or what is wrong with each file."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from slotune.api.manifests import Manifests
+from slotune.llama.file_digest import cache_folder
 from slotune.llama.gguf_facts import read_facts
 from slotune.llama.model_facts import ModelFacts
 from slotune.tuning.errors import InvalidInputError
@@ -48,8 +49,9 @@ def locate(manifests: Manifests, models_dir: Path | None) -> dict[str, Path]:
 
 
 def facts_of(paths: Mapping[str, Path]) -> dict[str, ModelFacts]:
-    """Facts of every variant. Raises UnreadableModelError for a broken file."""
-    return {name: read_facts(path) for name, path in paths.items()}
+    """Facts of every variant; their identities are kept in the cache folder. Raises UnreadableModelError."""
+    kept_in = cache_folder()
+    return {name: read_facts(path, cache=kept_in) for name, path in paths.items()}
 
 
 def _places(manifests: Manifests, path: PurePosixPath, models_dir: Path | None) -> Iterator[Path]:

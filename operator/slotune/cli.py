@@ -16,7 +16,7 @@ __all__ = ["main", "make_parser"]
 EXIT_CODES = """\
 exit codes:
   0    found, or Pass
-  1    replay: the answer costs more than the cheapest that was recorded
+  1    replay: the answer costs more than the cheapest that was recorded, or breaks the promise
   2    invalid input: nothing was started or changed
   3    infeasible, or Fail
   4    inconclusive, or the budget ended before an answer

@@ -12,7 +12,9 @@ import yaml
 
 from slotune.cli import main
 from slotune.commands.tune import SEARCH_FILE
+from slotune.search.problem import Budget
 from slotune.search.replay import RecordedAnswer, RecordedSearch
+from slotune.search.standing import Standing
 from slotune.search.trial import Purpose
 from slotune.tuning.search_file import to_bytes
 from tests.search.worlds import World, candidate, live, problem
@@ -20,10 +22,16 @@ from tests.search.worlds import World, candidate, live, problem
 BASELINE, BETTER, BEST = candidate(slots=1), candidate(slots=8), candidate("Q8_0", slots=8)
 
 
+CAPACITY = {BASELINE: 1.2, BETTER: 2.0, BEST: 3.0}
+
+
 def search() -> RecordedSearch:
     asked = problem([BASELINE, BETTER, BEST], replicas_today=5)
-    decision, results = live(asked, World({BASELINE: 1.2, BETTER: 2.0, BEST: 3.0}))
+    decision, results = live(asked, World(CAPACITY))
     return RecordedSearch(asked, tuple(results), RecordedAnswer.from_decision(decision))
+
+
+RECORDED = search()
 
 
 def folder(tmp_path: Path, recorded: RecordedSearch) -> Path:
@@ -72,6 +80,34 @@ def test_machines_get_the_same_in_json_and_yaml(tmp_path, capsys):
     assert (document["comparison"], document["regret"]) == ("Same", "0")
     assert document["now"] == document["then"]
     assert document["cheapest_recorded"]["monthly_cost"] == "1168.00"
+
+
+def test_an_answer_that_nobody_confirmed_breaks_the_promise_and_is_code_1(tmp_path, capsys, monkeypatch):
+    recall = Standing._recall
+
+    def unconfirmed(standing: Standing) -> None:
+        recall(standing)
+        standing.confirmed = standing.passed
+
+    monkeypatch.setattr(Standing, "_recall", unconfirmed)
+    file = str(exported(tmp_path, RECORDED))
+    assert main(["replay", file]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "so breaks the promise" in said
+    assert "regret not to be told" in said
+    assert main(["replay", file, "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["comparison"], document["regret"]) == ("BreaksPromise", None)
+
+
+def test_the_recorded_answer_is_code_1_where_something_cheaper_was_recorded(tmp_path, capsys):
+    asked = replace(RECORDED.problem, budget=Budget(trials=2))
+    decision, _ = live(asked, World(CAPACITY))
+    answer = RecordedAnswer.from_decision(decision)
+    assert main(["replay", str(exported(tmp_path, replace(RECORDED, problem=asked, answer=answer)))]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "loses money" in said
+    assert "regret $1,752 a month" in said
 
 
 def test_an_answer_that_loses_money_is_code_1_and_told_in_money(tmp_path, capsys, monkeypatch):

@@ -18,7 +18,8 @@ from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search import replay as replaying
 from slotune.search.best_first import next_step
-from slotune.search.decision import Decision, monthly_cost
+from slotune.search.decision import Decision, DecisionKind, monthly_cost
+from slotune.search.evidence import Evidence
 from slotune.search.problem import Budget, Hardware, Measurement, Problem
 from slotune.search.replay import (
     Comparison,
@@ -29,22 +30,25 @@ from slotune.search.replay import (
     cheapest_recorded,
     replay,
 )
+from slotune.search.standing import Standing
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.verdicts import Outcome
 from tests.search.worlds import GPU, QUALITY, World, candidate, live, problem
 
 BASELINE, BETTER, BEST = candidate(slots=1), candidate(slots=8), candidate("Q8_0", slots=8)
+TODAY = candidate(slots=8)
+"""Differs from ``BEST`` in nothing that need not be monotone."""
+GUESSING = candidate("Q8_0", slots=8, speculation="ngram-mod")
 CAPACITY = {BASELINE: 1.2, BETTER: 2.0, BEST: 3.0}
 CONFIDENCE = Measurement().confidence
 
 
 def whole(asked: Problem, world: World) -> list[TrialResult]:
-    """Every candidate with every number of servers, on the seeds of the search and on fresh ones."""
+    """Every candidate with every number of servers, on the seeds of the search, on fresh ones, and with half a load."""
+    asks = ((0, Purpose.SEARCH, 1), (1, Purpose.CONFIRM, 1), (2, Purpose.PARTIAL, 2))
     return [
-        world.measure(Trial(one, asked.demand.peak_rate / replicas, block, CONFIDENCE, purpose=purpose))
-        for one, replicas, (block, purpose) in itertools.product(
-            asked.candidates, range(1, 9), ((0, Purpose.SEARCH), (1, Purpose.CONFIRM))
-        )
+        world.measure(Trial(one, asked.demand.peak_rate / (replicas * part), block, CONFIDENCE, purpose=purpose))
+        for one, replicas, (block, purpose, part) in itertools.product(asked.candidates, range(1, 9), asks)
     ]
 
 
@@ -62,6 +66,19 @@ def as_it_ran(world: World, candidates: Sequence[Candidate] = (BASELINE, BETTER,
     asked = problem(candidates, replicas_today=5, **rest)
     decision, results = live(asked, world)
     return RecordedSearch(asked, tuple(results), RecordedAnswer.from_decision(decision))
+
+
+def only(*results: TrialResult) -> RecordedSearch:
+    asked = problem([TODAY, BEST])
+    return RecordedSearch(asked, results, RecordedAnswer("Infeasible", None, None, None, 0, 0.0))
+
+
+def passed(one: Candidate, rate: float, block: int = 0, purpose: Purpose = Purpose.SEARCH) -> TrialResult:
+    return World({one: 1e9}).measure(Trial(one, rate, block, CONFIDENCE, purpose=purpose))
+
+
+def missed(one: Candidate, rate: float, outcome: Outcome, block: int = 0) -> TrialResult:
+    return World({}, verdicts=lambda _: outcome).measure(Trial(one, rate, block, CONFIDENCE))
 
 
 def answer_at(search: RecordedSearch, one: Candidate, rate: float, **more: object) -> TrialResult | None:
@@ -155,6 +172,75 @@ def test_another_answer_of_the_same_price_is_no_loss():
     assert replay(replace(search, answer=other)).comparison is Comparison.EQUAL
 
 
+def test_the_recorded_answer_again_loses_money_where_something_cheaper_was_recorded():
+    search = recorded(budget=Budget(trials=2))
+    again = replay(search)
+    assert again.decision.choice is not None
+    assert (again.decision.choice.candidate, search.answer.candidate) == (BASELINE, BASELINE)
+    assert again.comparison is Comparison.DEARER
+    assert again.regret == monthly_cost(5, Decimal("0.80")) - monthly_cost(2, Decimal("0.80"))
+
+
+def test_what_runs_today_is_the_same_answer_where_the_budget_ended_before_a_confirmation():
+    search = as_it_ran(World(CAPACITY), budget=Budget(trials=2))
+    again = replay(search)
+    assert (again.decision.kind, again.decision.choice is None) == (DecisionKind.BUDGET_EXHAUSTED, False)
+    assert (again.comparison, again.cheapest, again.regret) == (Comparison.SAME, None, Decimal(0))
+
+
+# ---------------------------------------------------------------------- the promise
+
+
+REFUSED_AGAIN = World(
+    {BASELINE: 1.2, BEST: 3.0},
+    verdicts=lambda trial: Outcome.FAIL if (trial.candidate, trial.rate, trial.seed_block) == (BEST, 3.0, 1) else None,
+)
+"""Fresh seeds overrule the first pass of ``BEST`` with two servers: it takes three."""
+
+
+def unconfirmed(standing: Standing) -> None:
+    """A search that takes a pass for a confirmation."""
+    RECALL(standing)
+    standing.confirmed = standing.passed
+
+
+RECALL = Standing._recall
+
+
+def test_an_answer_without_the_confirmation_that_refused_it_breaks_the_promise(monkeypatch):
+    search = recorded([BASELINE, BEST], REFUSED_AGAIN)
+    assert (search.answer.candidate, search.answer.replicas) == (BEST, 3)
+    assert replay(search).comparison is Comparison.SAME
+    monkeypatch.setattr(Standing, "_recall", unconfirmed)
+    again = replay(search)
+    assert again.decision.choice is not None
+    assert again.decision.choice.replicas == 2
+    assert (again.comparison, again.regret) == (Comparison.BREAKS_PROMISE, None)
+
+
+def test_an_answer_that_was_not_confirmed_breaks_the_promise_though_others_recorded_that_it_holds(monkeypatch):
+    monkeypatch.setattr(Standing, "_recall", unconfirmed)
+    again = replay(recorded())
+    assert again.cheapest is not None
+    assert (again.cheapest.candidate, again.cheapest.monthly_cost) == (BEST, again.monthly_cost)
+    assert again.comparison is Comparison.BREAKS_PROMISE
+
+
+def test_any_answer_breaks_the_promise_where_none_was_recorded_to_keep_it(monkeypatch):
+    never_twice = World(CAPACITY, verdicts=lambda trial: Outcome.FAIL if trial.seed_block == 1 else None)
+    search = recorded(world=never_twice)
+    assert cheapest_recorded(search) is None
+    monkeypatch.setattr(Standing, "_recall", unconfirmed)
+    again = replay(search)
+    assert again.decision.choice is not None
+    assert (again.comparison, again.regret) == (Comparison.BREAKS_PROMISE, None)
+
+
+def test_fewer_servers_than_were_confirmed_break_the_promise(monkeypatch):
+    monkeypatch.setattr(Evidence, "replicas_for", lambda self, rate: 1)
+    assert replay(recorded()).comparison is Comparison.BREAKS_PROMISE
+
+
 def test_nothing_that_passes_is_nothing_to_lose():
     search = recorded(world=World(dict.fromkeys(CAPACITY, 0.1)))
     again = replay(search)
@@ -168,59 +254,6 @@ def test_prices_decide_between_gpu_classes():
     best = cheapest_recorded(search)
     assert best is not None
     assert (best.candidate, best.replicas, best.monthly_cost) == (cheap, 2, monthly_cost(2, Decimal("0.30")))
-
-
-# ---------------------------------------------------------------------- what counts as recorded to keep the promise
-
-
-def only(*results: TrialResult, **rest: object) -> RecordedSearch:
-    asked = problem([BASELINE, BEST], **rest)
-    return RecordedSearch(asked, results, RecordedAnswer("Infeasible", None, None, None, 0, 0.0))
-
-
-def passed(one: Candidate, rate: float, block: int = 0, purpose: Purpose = Purpose.SEARCH) -> TrialResult:
-    return World({one: 1e9}).measure(Trial(one, rate, block, CONFIDENCE, purpose=purpose))
-
-
-def missed(one: Candidate, rate: float, outcome: Outcome, block: int = 0) -> TrialResult:
-    return World({}, verdicts=lambda _: outcome).measure(Trial(one, rate, block, CONFIDENCE))
-
-
-GUESSING = candidate("Q8_0", slots=8, speculation="ngram-mod")
-CASES = {
-    "a pass counts": ([passed(BEST, 3.0)], BEST),
-    "a sentinel is no pass": ([passed(BEST, 3.0, purpose=Purpose.SENTINEL)], None),
-    "a pass that fresh seeds overruled does not": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.FAIL, 1)], None),
-    "nor one whose slower rate failed": ([passed(BEST, 3.0), missed(BEST, 1.0, Outcome.FAIL)], None),
-    "nor one whose slower rate stayed open": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.INCONCLUSIVE, 1)], None),
-    "a faster rate that failed says nothing": ([passed(BEST, 3.0), missed(BEST, 6.0, Outcome.FAIL)], BEST),
-    "a measurement at fault says nothing": ([passed(BEST, 3.0), missed(BEST, 3.0, Outcome.INVALID, 1)], BEST),
-    "more servers than are allowed do not count": ([passed(BEST, 0.1)], None),
-}
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case)
-def test_what_counts_as_keeping_the_promise(case):
-    results, want = CASES[case]
-    best = cheapest_recorded(only(*results))
-    assert (best and best.candidate) == want
-
-
-def test_guessed_tokens_count_only_with_half_of_the_load():
-    asked = only(passed(GUESSING, 6.0)).problem
-    search = replace(only(passed(GUESSING, 6.0)), problem=replace(asked, candidates=(BASELINE, GUESSING)))
-    assert cheapest_recorded(search) is None
-    half = passed(GUESSING, 3.0, 2, Purpose.PARTIAL)
-    assert cheapest_recorded(replace(search, results=(*search.results, half))) is not None
-
-
-def test_a_pair_counts_only_when_its_answers_hold():
-    search = only(passed(BEST, 6.0), quality=QUALITY)
-    assert cheapest_recorded(search) is None
-    compared = World({}).measure(Trial(BEST, 0.0, purpose=Purpose.QUALITY))
-    best = cheapest_recorded(replace(search, results=(*search.results, compared)))
-    assert best is not None
-    assert best.candidate == BEST
 
 
 # ---------------------------------------------------------------------- what answers a question
@@ -275,6 +308,25 @@ def test_nothing_is_implied_for_what_pays_off_under_full_load_only():
     assert answer_at(search, GUESSING, 3.0) is None
 
 
+def test_a_pass_under_full_load_answers_slower_rates_once_half_of_it_was_shown_to_hold():
+    search = only(passed(GUESSING, 6.0), passed(GUESSING, 3.0, 2, Purpose.PARTIAL))
+    for rate in (5.0, 3.0, 1.0):
+        found = answer_at(search, GUESSING, rate)
+        assert found is not None
+        assert found.passed
+    assert answer_at(search, GUESSING, 7.0) is None
+
+
+def test_a_fail_of_what_is_slowest_when_quiet_answers_nothing_about_faster_rates():
+    assert answer_at(only(missed(GUESSING, 3.0, Outcome.FAIL)), GUESSING, 6.0) is None
+
+
+def test_a_block_of_a_comparison_is_answered_by_itself_alone():
+    search = only(passed(BEST, 6.0, 3, Purpose.FINALIST))
+    assert answer_at(search, BEST, 6.0, seed_block=3, purpose=Purpose.FINALIST) is not None
+    assert answer_at(search, BEST, 3.0, seed_block=3, purpose=Purpose.FINALIST) is None
+
+
 def test_a_server_that_never_came_up_does_so_at_no_rate_and_on_no_seeds():
     world = World({}, failures={BEST: FailureClass.OUT_OF_MEMORY_KV})
     search = only(world.measure(Trial(BEST, 6.0, confidence=CONFIDENCE)))
@@ -284,8 +336,8 @@ def test_a_server_that_never_came_up_does_so_at_no_rate_and_on_no_seeds():
 
 
 def test_more_looks_at_the_machine_than_were_recorded_repeat_the_last_one():
-    search = only(passed(BASELINE, 6.0, 3, Purpose.SENTINEL))
-    found = answer_at(search, BASELINE, 6.0, seed_block=7, purpose=Purpose.SENTINEL)
+    search = only(passed(TODAY, 6.0, 3, Purpose.SENTINEL))
+    found = answer_at(search, TODAY, 6.0, seed_block=7, purpose=Purpose.SENTINEL)
     assert found is not None
     assert found.trial.seed_block == 7
 
@@ -306,12 +358,24 @@ def test_a_question_without_an_answer_is_named_and_taken_as_unmeasurable():
 
 def test_a_dearer_answer_behind_missing_records_is_not_called_a_loss():
     search = recorded()
-    unconfirmed = tuple(
-        r for r in search.results if r.trial.candidate == BASELINE or r.trial.purpose is not Purpose.CONFIRM
-    )
-    again = replay(replace(search, results=unconfirmed))
-    assert again.regret is not None
-    assert again.regret > 0
+    again = replay(replace(search, results=tuple(r for r in search.results if r.trial.candidate != BEST)))
+    assert again.monthly_cost is not None
+    assert search.answer.monthly_cost is not None
+    assert again.monthly_cost > search.answer.monthly_cost
+    assert again.comparison is Comparison.UNRECORDED
+
+
+def test_nor_is_no_answer_where_surer_verdicts_were_wanted_than_anybody_recorded():
+    surer = Measurement(confidence=0.999, sentinel_every=0)
+    again = replay(recorded(), lambda asked, _: replace(asked, measurement=surer))
+    assert (again.cheapest is None, again.monthly_cost, again.regret) == (False, None, None)
+    assert again.comparison is Comparison.UNRECORDED
+
+
+def test_an_answer_that_went_missing_with_its_records_is_not_called_as_good():
+    search = recorded()
+    again = replay(replace(search, results=tuple(r for r in search.results if r.trial.purpose is not Purpose.CONFIRM)))
+    assert (again.monthly_cost, again.cheapest) == (None, None)
     assert again.comparison is Comparison.UNRECORDED
 
 

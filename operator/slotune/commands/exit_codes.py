@@ -11,7 +11,7 @@ class ExitCode(enum.IntEnum):
     """The table of ``slotune --help``."""
 
     FOUND = 0  # found, or Pass
-    LOSES_MONEY = 1  # replay only: something that was recorded is cheaper
+    LOSES_MONEY = 1  # replay only: something that was recorded is cheaper, or the answer breaks the promise
     INVALID_INPUT = 2  # nothing was started
     INFEASIBLE = 3  # infeasible, or Fail
     INCONCLUSIVE = 4  # inconclusive, or the budget ended before an answer

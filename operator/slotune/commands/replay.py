@@ -23,6 +23,7 @@ _CODES = {
     Comparison.SAME: ExitCode.FOUND,
     Comparison.EQUAL: ExitCode.FOUND,
     Comparison.DEARER: ExitCode.LOSES_MONEY,
+    Comparison.BREAKS_PROMISE: ExitCode.LOSES_MONEY,
     Comparison.UNRECORDED: ExitCode.INCONCLUSIVE,
 }
 

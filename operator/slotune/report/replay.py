@@ -27,6 +27,9 @@ _ENDS = {
     Comparison.SAME: "the recorded answer",
     Comparison.EQUAL: "another answer, and nothing that was recorded is cheaper",
     Comparison.DEARER: "loses money: something that was recorded keeps the promise for less",
+    Comparison.BREAKS_PROMISE: (
+        "breaks the promise: what was asked does not show that the answer keeps it, or something recorded denies it"
+    ),
     Comparison.UNRECORDED: "cannot be told: questions on the way to the answer were never measured",
 }
 
@@ -113,6 +116,8 @@ def _answer(problem: Problem, candidate: Candidate | None, replicas: int | None,
 
 
 def _regret(problem: Problem, replayed: Replay) -> str:
+    if replayed.comparison is Comparison.BREAKS_PROMISE:
+        return "not to be told: an answer that breaks the promise is none"
     if replayed.regret is None:
         return "no answer, though something that was recorded keeps the promise"
     currency = currency_of(problem, problem.baseline if replayed.cheapest is None else replayed.cheapest.candidate)

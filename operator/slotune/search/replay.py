@@ -1,14 +1,16 @@
 """A recorded search run again without a server: the search code asks, the recorded trials answer, money is compared.
 
 So a change of the search code is judged on what real engines did, not on a model that shares its assumptions. What it
-loses is its regret: what its answer costs above the cheapest configuration that was recorded to keep the promise. That
-one is found here by a rule of its own; by the search's own bookkeeping, a defect in it would hide from itself.
+loses is its regret: what its answer costs above the cheapest configuration that was recorded to keep the promise. An
+answer that the search was not shown to keep it, by what it asked itself, is no answer, however cheap. Both go by a rule
+of their own (:mod:`slotune.search.kept`).
 
 A question is answered by the trial that asked the same, or by one that implies it: capacity is monotone, so a Pass at a
 faster rate is a Pass, a Fail at a slower one is a Fail, and a server that never ran does so at no rate. Seeds are never
-mixed, as a confirmation on the seeds of the search would confirm nothing, and nothing is implied for what pays off at
-full load only (:func:`slotune.search.rates.must_hold_half`). What nobody recorded stays unanswered: the search is told
-that it cannot be measured, and the replay says so.
+mixed, as a confirmation on the seeds of the search would confirm nothing. For what pays off at full load only
+(:func:`slotune.search.rates.must_hold_half`) a Pass says something about slower rates once half of it was shown to
+hold, and a Fail nothing about faster ones. What nobody recorded stays unanswered: the search is told that it cannot be
+measured, and the replay says so.
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ from decimal import Decimal
 from slotune.llama.candidate import Candidate
 from slotune.search.answers import judged
 from slotune.search.best_first import next_step
-from slotune.search.bounds import replicas_at_least
-from slotune.search.decision import Decision, monthly_cost
+from slotune.search.decision import Decision, DecisionKind
+from slotune.search.kept import Passing, cheapest_kept, is_kept
 from slotune.search.options import Preference, unhinted
-from slotune.search.pairs import pair_of, reference_pair
 from slotune.search.problem import Problem
 from slotune.search.rates import must_hold_half
 from slotune.search.standing import same_rate
@@ -90,19 +91,11 @@ class RecordedSearch:
 class Comparison(enum.StrEnum):
     """How the replayed answer compares."""
 
-    SAME = "Same"  # the recorded one, to the letter
+    SAME = "Same"  # the recorded one, to the letter, and nothing recorded is cheaper
     EQUAL = "Equal"  # another one, and nothing recorded is cheaper
     DEARER = "Dearer"  # something recorded keeps the promise for less, or at all
+    BREAKS_PROMISE = "BreaksPromise"  # what was asked does not show that it keeps the promise, or something denies it
     UNRECORDED = "Unrecorded"  # it is dearer, but questions on the way had no recorded answer
-
-
-@dataclass(frozen=True, slots=True)
-class Passing:
-    """A configuration that was recorded to keep the promise."""
-
-    candidate: Candidate
-    replicas: int
-    monthly_cost: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,12 @@ class Replay:
 
     @property
     def regret(self) -> Decimal | None:
-        """Monthly cost above the cheapest that was recorded; None when one keeps the promise and none was answered."""
+        """Monthly cost above the cheapest that was recorded to keep the promise.
+
+        None when there is one and none was answered, and for an answer that breaks it.
+        """
+        if self.comparison is Comparison.BREAKS_PROMISE:
+            return None
         if self.cheapest is None:
             return Decimal(0)
         return None if self.monthly_cost is None else max(Decimal(0), self.monthly_cost - self.cheapest.monthly_cost)
@@ -178,20 +176,22 @@ class RecordedTrials:
 
     def _implied(self, trial: Trial) -> TrialResult | None:
         """Fails before passes: one at a slower rate overrules them."""
+        known = [r for r in self._by_candidate.get(trial.candidate, ()) if r.trial.purpose.puts_load]
+        never = next((result for result in known if result.never_ran), None)
+        if never is not None:
+            return _retold(never, trial)
+        if trial.purpose is Purpose.FINALIST:
+            return None  # what counts is how much room there is at just this rate
         monotone = not must_hold_half(trial.candidate, self._problem.baseline)
         fails, passes = [], []
-        for result in self._by_candidate.get(trial.candidate, ()):
+        for result in known:
             asked = result.trial
-            if not asked.purpose.puts_load:
-                continue
-            if result.never_ran:
-                return _retold(result, trial)
             if asked.seed_block != trial.seed_block or asked.confidence < trial.confidence:
                 continue
             same = same_rate(asked.rate, trial.rate)
             if result.verdict.outcome is Outcome.FAIL and (same or (monotone and asked.rate < trial.rate)):
                 fails.append(result)
-            elif result.passed and (same or (monotone and asked.rate > trial.rate)):
+            elif result.passed and (same or (asked.rate > trial.rate and (monotone or _holds_half(known, asked.rate)))):
                 passes.append(result)
         if fails:  # the nearest rates say the most about how long it takes
             return _retold(max(fails, key=lambda r: r.trial.rate), trial)
@@ -224,7 +224,7 @@ def replay(
         step = next_step(problem, told, preferred=prefer(problem, told))
         if isinstance(step, Decision):
             best = cheapest_recorded(recorded)
-            comparison = _compare(recorded.answer, step, best, bool(unrecorded))
+            comparison = _compare(recorded, step, told, best, bool(unrecorded))
             return Replay(step, tuple(answered), implied, tuple(unrecorded), best, comparison)
         found = trials.answer(step)
         if found is None:
@@ -237,67 +237,39 @@ def replay(
 
 
 def cheapest_recorded(recorded: RecordedSearch) -> Passing | None:
-    """The cheapest configuration that was measured to keep the promise and may be the answer; None when nothing was.
-
-    A pass counts when no trial of the candidate at its rate or a slower one said otherwise, when half of its rate holds
-    where that is owed, and when its answers were shown to hold where somebody asks.
-    """
-    problem = recorded.problem
-    allowed = set(problem.candidates)
-    best: tuple[Decimal, str, Passing] | None = None
-    for result in recorded.results:
-        trial = result.trial
-        if not _counts(result) or trial.candidate not in allowed or not _may_answer(recorded, trial.candidate):
-            continue
-        if not _holds(recorded.results, trial, half=must_hold_half(trial.candidate, problem.baseline)):
-            continue
-        hardware = problem.hardware[trial.candidate.gpu_class]
-        replicas = replicas_at_least(problem.demand.peak_rate, trial.rate)
-        if replicas <= hardware.replicas_max:
-            cost = monthly_cost(replicas, hardware.price_per_hour)
-            found = (cost, repr(trial.candidate), Passing(trial.candidate, replicas, cost))
-            best = found if best is None else min(best, found, key=lambda it: it[:2])
-    return None if best is None else best[2]
+    """The cheapest configuration that was recorded to keep the promise and may be the answer; None when nothing was."""
+    return cheapest_kept(recorded.problem, recorded.results)
 
 
-def _counts(result: TrialResult) -> bool:
-    """Whether it is a pass at full load."""
-    return result.passed and result.trial.purpose.puts_load and result.trial.purpose is not Purpose.PARTIAL
-
-
-def _holds(results: Sequence[TrialResult], passed: Trial, *, half: bool) -> bool:
-    """Whether nothing measured of the same candidate contradicts ``passed``, and what it owes besides was shown."""
-    halves = False
-    for result in results:
-        trial = result.trial
-        if trial.candidate != passed.candidate or not trial.purpose.puts_load:
-            continue
-        slower = trial.rate < passed.rate or same_rate(trial.rate, passed.rate)
-        if slower and result.verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}:
-            return False
-        halves |= result.passed and trial.purpose is Purpose.PARTIAL and same_rate(trial.rate, passed.rate / 2)
-    return halves or not half
-
-
-def _may_answer(recorded: RecordedSearch, candidate: Candidate) -> bool:
-    """Whether the candidate's answers are good enough: the reference's, today's, or compared with success."""
-    problem, pair = recorded.problem, pair_of(candidate)
-    if problem.quality is None or pair in {reference_pair(problem), pair_of(problem.baseline)}:
-        return True
-    compared = [
-        r for r in recorded.results if r.trial.purpose is Purpose.QUALITY and pair_of(r.trial.candidate) == pair
-    ]
-    return bool(compared) and compared[-1].passed
-
-
-def _compare(recorded: RecordedAnswer, decision: Decision, best: Passing | None, gaps: bool) -> Comparison:
-    choice = decision.choice
-    now = RecordedAnswer.from_decision(decision)
-    if (now.kind, now.candidate, now.replicas) == (recorded.kind, recorded.candidate, recorded.replicas):
+def _compare(
+    recorded: RecordedSearch, decision: Decision, told: Sequence[TrialResult], best: Passing | None, gaps: bool
+) -> Comparison:
+    """Money comes after the promise: what breaks it may cost as little as it likes."""
+    then, now = recorded.answer, RecordedAnswer.from_decision(decision)
+    if not _keeps_promise(recorded, decision, told):
+        return Comparison.BREAKS_PROMISE
+    loses = best is not None and (now.monthly_cost is None or now.monthly_cost > best.monthly_cost)
+    if not loses and (now.kind, now.candidate, now.replicas) == (then.kind, then.candidate, then.replicas):
         return Comparison.SAME
-    if best is None or (choice is not None and choice.monthly_cost <= best.monthly_cost):
-        return Comparison.EQUAL
-    return Comparison.UNRECORDED if gaps else Comparison.DEARER
+    dearer = then.monthly_cost is not None and (now.monthly_cost is None or now.monthly_cost > then.monthly_cost)
+    if gaps and (loses or dearer):
+        return Comparison.UNRECORDED
+    return Comparison.DEARER if loses else Comparison.EQUAL
+
+
+def _keeps_promise(recorded: RecordedSearch, decision: Decision, told: Sequence[TrialResult]) -> bool:
+    """Whether what the search was told shows that its answer keeps the promise, and nothing recorded denies it."""
+    problem, choice = recorded.problem, decision.choice
+    if choice is None:
+        return True
+    todays = decision.kind is DecisionKind.BUDGET_EXHAUSTED and choice.candidate == problem.baseline
+    stays = todays and choice.replicas == problem.replicas_today
+    return is_kept(problem, choice.candidate, choice.replicas, told, recorded.results, confirmed=not stays)
+
+
+def _holds_half(known: Sequence[TrialResult], rate: float) -> bool:
+    halves = (r for r in known if r.passed and r.trial.purpose is Purpose.PARTIAL)
+    return any(same_rate(half.trial.rate, rate / 2) for half in halves)
 
 
 def _retold(result: TrialResult, trial: Trial) -> TrialResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from bench.mock_server import END, STALL, MockServer, Received, Script, chunk, document, event, http_head, last, token
 
 VOCABULARY = 512
+KIN = 16
 
 
 @dataclass
@@ -24,13 +26,21 @@ class CachingServer:
 
     leaks: bool = False
     """After a streamed request, answers come from that request's context too, and nothing is said to be cached."""
+    only_when_busy: bool = False
+    """It does so only while a streamed request is at work."""
+    only_to_kin: bool = False
+    """It does so only to prompts that begin as that request does, in :data:`KIN` tokens."""
     overclaims: bool = False
     """Says that a whole prompt was cached which it never saw."""
     unsteady: bool = False
     """No two answers are alike."""
+    unsteady_when_busy: bool = False
+    """No two answers are alike while a streamed request is at work."""
     without_probabilities: bool = False
     silent: bool = False
     """Takes what is not streamed and never answers."""
+    lasts_s: float = 0.0
+    """Least time that a streamed answer takes."""
     caches: bool = True
     template: str = "{}"
     """What /apply-template makes of the contents of the messages."""
@@ -39,6 +49,8 @@ class CachingServer:
     plain: list[dict[str, Any]] = field(default_factory=list)
     """Requests that were not streamed."""
     made: int = 0
+    busy_until: float = 0.0
+    """When the last streamed answer ends, on the monotonic clock."""
 
     def serve(self) -> MockServer:
         return MockServer(self.respond)
@@ -49,9 +61,8 @@ class CachingServer:
             return document("".join(f"llamacpp:{line}\n" for line in lines), content_type="text/plain")
         if received.path == "/v1/models":
             return document(json.dumps({"data": [{"id": "mock", "meta": {"n_vocab": VOCABULARY}}]}))
-        if received.path == "/apply-template":
-            contents = "".join(message["content"] for message in json.loads(received.body)["messages"])
-            return document(json.dumps({"prompt": self.template.format(contents, number=received.number)}))
+        if received.path in ("/apply-template", "/tokenize"):
+            return document(json.dumps(self._texts(json.loads(received.body), received.number)))
         if received.path != "/completion":
             return document('{"status":"ok"}')
         body = json.loads(received.body)
@@ -63,6 +74,12 @@ class CachingServer:
             return self._streamed(body["n_predict"], len(ids), cached)
         self.plain.append(body)
         return [(0.0, STALL)] if self.silent else self._answered(body, ids, cached)
+
+    def _texts(self, body: dict[str, Any], number: int) -> dict[str, Any]:
+        if "content" in body:
+            return {"tokens": [ord(letter) for letter in body["content"]]}
+        contents = "".join(message["content"] for message in body["messages"])
+        return {"prompt": self.template.format(contents, number=number)}
 
     def _cached(self, ids: list[int]) -> int:
         def common(other: list[int]) -> int:
@@ -83,16 +100,18 @@ class CachingServer:
         }
         first = (length - cached) / 10_000
         script = [(0.0, http_head()), *((first, chunk(event(token(number=at + 1)))) for at in range(tokens))]
-        return [*script, (first, chunk(event(end)) + END)]
+        lasts = max(first, self.lasts_s)
+        self.busy_until = max(self.busy_until, time.monotonic() + lasts)
+        return [*script, (lasts, chunk(event(end)) + END)]
 
     def _answered(self, body: dict[str, Any], ids: list[int], cached: int) -> Script:
         context = ids
         if body.get("cache_prompt", True):
-            if self.leaks and self.foreign:
+            if self.leaks and self.foreign and self._mixes_up(ids):
                 context, cached = [*self.foreign, *ids], 0
             if self.overclaims:
                 cached = len(ids) - 1
-        if self.unsteady:
+        if self.unsteady or (self.unsteady_when_busy and self._busy):
             context = [len(self.plain), *ids]
         said: dict[str, Any] = {"tokens_evaluated": len(ids), "timings": {"cache_n": cached}}
         if not self.without_probabilities:
@@ -100,6 +119,15 @@ class CachingServer:
             said["completion_probabilities"] = [{"top_logprobs": listed}]
         self.made += 1
         return document(json.dumps(said))
+
+    @property
+    def _busy(self) -> bool:
+        return time.monotonic() < self.busy_until
+
+    def _mixes_up(self, ids: list[int]) -> bool:
+        if self.only_when_busy and not self._busy:
+            return False
+        return not self.only_to_kin or self.foreign[:KIN] == ids[:KIN]
 
 
 def _probabilities(context: list[int]) -> list[dict[str, Any]]:

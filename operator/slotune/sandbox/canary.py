@@ -36,7 +36,7 @@ from slotune.load.target import Target, open_session
 from slotune.quality.answers import RESPONSE_FIELDS, read_next_token
 from slotune.quality.coarse import Likeliest, divergence
 from slotune.quality.errors import QualityError
-from slotune.sandbox.canary_load import CanaryLoad, LoadPrompt
+from slotune.sandbox.canary_load import CanaryLoad, LoadPrompt, one_is_taken
 
 __all__ = ["LIMIT_S", "Canaries", "Canary", "is_foreign", "make_canaries"]
 
@@ -153,7 +153,7 @@ class Canaries:
             return
         fresh = next(self._fresh)
         *known, new = await self._ask((*self._known, fresh), cold=False, at_once=True, beside=self._company())
-        suspects = []
+        suspects: dict[int, float] = {}
         for number, answer in enumerate(known):
             if answer is None or number not in self._cold:
                 continue
@@ -161,7 +161,7 @@ class Canaries:
             self._furthest = max(moved, self._furthest or 0.0)
             self._compared += 1
             if is_foreign(moved, self._noise):
-                suspects.append(number)
+                suspects[number] = moved
         # Under a load again: batches of other shapes may move an answer further than those of the idle server did.
         again = await self._ask(
             [self._known[number] for number in suspects],
@@ -169,14 +169,13 @@ class Canaries:
             at_once=True,
             beside=self._company() if suspects else (),
         )
-        for number, answer in zip(suspects, again, strict=True):
-            if answer is None:
-                continue
-            moved = divergence(self._cold[number], answer.listed)
-            if is_foreign(moved, self._noise):
-                self._noise = max(self._noise, moved)
-            else:
-                self.foreign += 1
+        cold = {
+            number: divergence(self._cold[number], answer.listed)
+            for number, answer in zip(suspects, again, strict=True)
+            if answer is not None
+        }
+        self._noise = max(self._noise, *cold.values(), 0.0)
+        self.foreign += sum(is_foreign(suspects[number], self._noise) for number in cold)
         if new is not None and new.cached is not None:
             self._compared += 1
             self.foreign += new.cached > fresh.shared + UNEXPLAINED
@@ -228,6 +227,7 @@ class Canaries:
                     async with asyncio.TaskGroup() as all_of_them:
                         for prompt in beside[:before]:
                             all_of_them.create_task(prompt.send(session, LIMIT_S))
+                        await one_is_taken(beside[:before])
                         for number in range(len(canaries)):
                             all_of_them.create_task(one(server, number))
                         for prompt in beside[before:]:

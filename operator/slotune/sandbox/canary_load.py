@@ -13,6 +13,8 @@ synthetic ones get prefixes of their own, which no run has and the canaries begi
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import secrets
 import time
 from collections import Counter
@@ -32,7 +34,7 @@ from slotune.load.sharing import Beginnings
 from slotune.load.target import Target
 from slotune.load.trace import TraceEntry
 
-__all__ = ["LOAD_REQUESTS", "LOAD_S", "CanaryLoad", "LoadPrompt", "load_size"]
+__all__ = ["LOAD_REQUESTS", "LOAD_S", "CanaryLoad", "LoadPrompt", "load_size", "one_is_taken"]
 
 LOAD_REQUESTS = 16
 """Most prompts of the load that go out with one round of canaries."""
@@ -40,6 +42,8 @@ LOAD_TOKENS = 16
 """Most tokens that each answers: it has to be there while canaries come and go, not to be finished."""
 LOAD_S = 5.0
 """Seconds of reading, at the idle server's speed, that they may come to together."""
+POLL_S = 0.005
+"""Pause between two questions whether a slot was taken."""
 BEGUN_WITH = 2
 """Beginnings that are given to canaries."""
 TOLD_APART = 64
@@ -73,14 +77,16 @@ class LoadPrompt:
     url: str
     body: bytes = field(repr=False)
     entry: TraceEntry
+    record: RequestRecord
+    """What comes of it, as far as it has come."""
 
     async def send(self, session: aiohttp.ClientSession, timeout_s: float) -> None:
-        """Send it and follow it to its end; what comes of it is nobody's business."""
+        """Send it and follow it to its end."""
         await exchange(
             session,
             self.url,
             self.body,
-            RequestRecord(self.entry.index, self.entry.prompt_id, 0.0),
+            self.record,
             asked_tokens=self.entry.max_tokens,
             exact=False,
             start=time.perf_counter(),
@@ -114,7 +120,9 @@ class CanaryLoad:
         for entry in self._entries:
             other = replace(entry, nonce=secrets.randbits(63), max_tokens=min(LOAD_TOKENS, entry.max_tokens))
             path, body = self._bodies(other)
-            prompts.append(LoadPrompt(self._target.url(path), body, other))
+            prompts.append(
+                LoadPrompt(self._target.url(path), body, other, RequestRecord(entry.index, entry.prompt_id, 0.0))
+            )
         return prompts
 
     async def beginnings(self, server: LlamaServer) -> list[list[int]]:
@@ -126,12 +134,24 @@ class CanaryLoad:
         return [one for one in ids if one]
 
 
+async def one_is_taken(prompts: Sequence[LoadPrompt]) -> None:
+    """Return when a slot works for one of ``prompts``, or when one has come to nothing; at once without any."""
+
+    def taken() -> bool:
+        return any(prompt.record.headers_s is not None or prompt.record.error is not None for prompt in prompts)
+
+    while prompts and not taken():  # noqa: ASYNC110 (a record is awaited, which tells nobody)
+        await asyncio.sleep(POLL_S)
+
+
 def _popular(prompts: Sequence[Prompt]) -> list[Prompt]:
-    """One prompt of each of the most frequent beginnings; where nothing is shared, the first prompts."""
+    """One prompt of each of the most frequent beginnings, then others."""
     beginnings = Beginnings(prompts)
     starts = [beginnings.shared_text(number)[:TOLD_APART] for number in range(len(prompts))]
-    shared = [start for start, _ in Counter(filter(None, starts)).most_common(BEGUN_WITH)]
-    return [prompts[starts.index(start)] for start in shared] or list(prompts[:BEGUN_WITH])
+    shared = [starts.index(start) for start, _ in Counter(filter(None, starts)).most_common(BEGUN_WITH)]
+    known = {starts[number] for number in shared}
+    others = (number for number, start in enumerate(starts) if start not in known)
+    return [prompts[number] for number in itertools.islice(itertools.chain(shared, others), BEGUN_WITH)]
 
 
 async def _tokens(server: LlamaServer, prompt: Prompt) -> list[int] | None:

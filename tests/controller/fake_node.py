@@ -19,7 +19,7 @@ from typing import Any
 from slotune.api.labels import LOAD_CLIENT, SURVEY_LABEL
 from slotune.api.v1alpha1.trial import LlamaTrialSpec
 from slotune.controller.cluster import Object
-from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, POD
+from slotune.controller.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, POD, SECRET
 from slotune.llama.failures import FailureClass
 from slotune.llama.model_facts import LayerCache, ModelFacts
 from slotune.quality.coarse import Likeliest
@@ -160,9 +160,12 @@ class FakeNode:
 
     def _mounted_reference(self, job: Object) -> bytes | None:
         sources = job["spec"]["template"]["spec"]["volumes"][-1]["projected"]["sources"]
-        named = [one["configMap"]["name"] for one in sources if one.get("configMap", {}).get("optional")]
-        kept = [self.cluster.find(CONFIG_MAP, job["metadata"]["namespace"], name) for name in named]
-        return base64.b64decode(kept[0]["binaryData"]["reference"]) if kept and kept[0] is not None else None
+        for kind, word, data in ((CONFIG_MAP, "configMap", "binaryData"), (SECRET, "secret", "data")):
+            for one in sources:
+                if one.get(word, {}).get("optional"):
+                    kept = self.cluster.find(kind, job["metadata"]["namespace"], one[word]["name"])
+                    return None if kept is None else base64.b64decode(kept[data]["reference"])
+        return None
 
     def _bring_forward(self, job: Object) -> None:
         if any(one["type"] in {"Complete", "Failed"} for one in (job.get("status") or {}).get("conditions") or ()):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from slotune.api.v1alpha1 import LlamaTrial
-from slotune.controller.cluster import Object
-from slotune.controller.kinds import CONFIG_MAP, LLAMA_TRIAL
-from slotune.controller.recordings import reference_manifest, usable_references, what_is_wrong
+from slotune.controller.actions import Apply
+from slotune.controller.cluster import Object, UnavailableError
+from slotune.controller.kinds import CONFIG_MAP, LLAMA_TRIAL, SECRET
+from slotune.controller.recordings import keep_reference, usable_references, what_is_wrong
 from slotune.llama.failures import FailureClass
 from slotune.search.pairs import Pair
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -176,6 +177,86 @@ async def test_other_limits_ask_nothing_again():
     assert simulation.status()["recommendation"]["quality"]["preset"] == "Strict"
 
 
+PROMPTS = "".join(f'{{"text": "what I told nobody, number {number}"}}\n' for number in range(64))
+
+
+def secretive(measured: World) -> Simulation:
+    """Prompts are in a Secret, which the operator may read, as it may make Secrets and nothing else."""
+    simulation = simulation_of(measured)
+    data = {"all.jsonl": base64.b64encode(PROMPTS.encode()).decode()}
+    metadata = {"name": "prompts", "namespace": NAMESPACE}
+    simulation.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+    simulation.apply(asking(workload__inline__prompts={"secretKeyRef": {"name": "prompts", "key": "all.jsonl"}}))
+    return simulation
+
+
+def kept_secrets(simulation: Simulation) -> list[Object]:
+    return [one for one in simulation.cluster.all_of(SECRET, NAMESPACE) if one["metadata"]["name"] != "prompts"]
+
+
+async def test_answers_to_prompts_of_a_secret_lie_in_a_secret_which_is_made_and_never_read():
+    simulation = secretive(quantized())
+    await simulation.until_decided()
+    assert_good_statuses(simulation)
+    assert looks(simulation) == ALL_LOOKS
+    assert not [one for one in simulation.cluster.all_of(CONFIG_MAP, NAMESPACE) if "binaryData" in one
+                and "reference" in one["binaryData"]]  # fmt: skip
+    (kept,) = kept_secrets(simulation)
+    trial = recording(simulation)
+    assert base64.b64decode(kept["data"]["reference"]) == tiny_reference(4).to_bytes()
+    assert [owner["uid"] for owner in kept["metadata"]["ownerReferences"]] == [trial.metadata.uid]
+    assert trial.status is not None
+    assert (trial.status.reference_secret, trial.status.reference_config_map) == (kept["metadata"]["name"], None)
+    compared = [one.spec.reference for one in models(simulation) if one.spec.purpose == "Quality"]
+    assert {(one.secret, one.config_map) for one in compared if one} == {(kept["metadata"]["name"], None)}
+    asked = {(one.verb, one.name) for one in simulation.cluster.requests if one.kind == "Secret"}
+    assert asked == {("get", "prompts"), ("create", kept["metadata"]["name"])}
+
+
+async def test_a_secret_whose_making_was_not_confirmed_is_not_looked_at_and_serves():
+    simulation = secretive(quantized())
+    failed: list[str] = []
+
+    def lose_the_answer(request: Any) -> None:
+        if (request.verb, request.kind) == ("create", "Secret") and not failed:
+            failed.append(request.name)
+            raise UnavailableError(str(request), 0, "connection reset")
+
+    simulation.cluster.after = lose_the_answer
+    await simulation.until_decided()
+    assert looks(simulation) == ALL_LOOKS
+    assert [one["metadata"]["name"] for one in kept_secrets(simulation)] == failed
+    asked = {one.verb for one in simulation.cluster.requests if one.kind == "Secret" and one.name in failed}
+    assert asked == {"create"}
+
+
+async def test_a_secret_that_is_lost_is_known_from_the_pod_that_had_it_mounted_and_recorded_again():
+    simulation = secretive(quantized())
+    await after_the_floor(simulation)
+    (first,) = kept_secrets(simulation)
+    simulation.cluster.remove(SECRET, NAMESPACE, first["metadata"]["name"])
+    await simulation.until_decided()
+    assert_good_statuses(simulation)
+    again = [("quality", "Q8_0"), ("reference", "F16"), *ALL_LOOKS[2:]]
+    assert looks(simulation) == [*ALL_LOOKS[:2], *again]
+    assert simulation.status()["recommendation"]["candidate"]["model"] == "Q8_0"
+    assert sum("is gone" in note and "recorded again" in note for note in notes(simulation)) == 1
+    (second,) = kept_secrets(simulation)
+    assert second["metadata"]["name"] != first["metadata"]["name"]
+
+
+async def test_without_the_right_to_make_secrets_nothing_is_put_elsewhere_and_the_cure_is_said():
+    simulation = secretive(quantized())
+    simulation.cluster.forbidden.add(("create", "Secret"))
+    await simulation.run(lambda: simulation.says("Stalled") == ("True", "Forbidden"))
+    assert not kept_secrets(simulation)
+    (stalled,) = [one for one in simulation.status()["conditions"] if one["type"] == "Stalled"]
+    assert "permissions.secrets" in stalled["message"]
+    simulation.cluster.forbidden.clear()
+    await simulation.until_decided()
+    assert looks(simulation) == ALL_LOOKS
+
+
 def remove(simulation: Simulation, name: str) -> None:
     simulation.cluster.remove(CONFIG_MAP, NAMESPACE, name)
 
@@ -218,11 +299,15 @@ async def test_lost_answers_are_recorded_again_with_a_word_and_what_was_compared
 
 KEPT = tiny_reference(4)
 CHAT: Object = {"metadata": {"name": "chat-0", "namespace": NAMESPACE, "uid": "1"}}
+TRIAL = LlamaTrial.from_manifest(
+    {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaTrial", "spec": TRIAL_SPEC, **CHAT}
+)
 
 
 def recorded_by(uid: str, **fields: Any) -> Object:
-    made = reference_manifest(CHAT, {"uid": uid, "name": "chat-0"}, KEPT.to_bytes()).manifest
-    return {**made, **fields}
+    made = keep_reference(TRIAL, CHAT, {"uid": uid, "name": "chat-0"}, KEPT.to_bytes())
+    assert isinstance(made, Apply)
+    return {**made.manifest, **fields}
 
 
 @pytest.mark.parametrize(
@@ -238,10 +323,7 @@ def recorded_by(uid: str, **fields: Any) -> Object:
     ],
 )
 def test_each_way_in_which_recorded_answers_may_be_lost_is_seen(config_map, words):
-    trial = LlamaTrial.from_manifest(
-        {"apiVersion": "slotune.dev/v1alpha1", "kind": "LlamaTrial", "spec": TRIAL_SPEC, **CHAT}
-    )
-    found = what_is_wrong(config_map, trial, KEPT.digest)
+    found = what_is_wrong(config_map, TRIAL, KEPT.digest)
     assert found.startswith("ConfigMap chat-0-reference ") if words else found == ""
     assert words in found
 

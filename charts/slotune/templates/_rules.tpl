@@ -1,4 +1,4 @@
-{{/* What the operator does inside a namespace. Nothing here is a wildcard, and no rule reads a Secret. */}}
+{{/* What the operator does inside a namespace. Nothing here is a wildcard, and no rule is about Secrets. */}}
 {{- define "slotune.rules.operator" -}}
 # What people declare: read, and marked with a finalizer.
 - apiGroups: [slotune.dev]
@@ -63,12 +63,16 @@
   verbs: [get, list, create, patch]
 {{- end }}
 
-{{/* permissions.secrets: these, by name. */}}
+{{/* permissions.secrets: these, by name. Answers that were recorded for prompts in a Secret lie in a Secret of their own,
+     which is made and never read, changed or listed; no rule can name it, since its name follows from what is measured. */}}
 {{- define "slotune.rules.secrets" -}}
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: {{ toJson .Values.permissions.secrets }}
   verbs: [get]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
 {{- end }}
 
 {{/* What belongs to no namespace, to read. */}}

@@ -20,7 +20,7 @@ from slotune.controller.backoff import LONGEST_S
 from slotune.controller.cluster import Object
 from slotune.controller.conditions import timestamp
 from slotune.controller.kinds import JOB
-from slotune.controller.recordings import reference_config_map, reference_manifest
+from slotune.controller.recordings import keep_reference, place_for
 from slotune.diagnose.findings import trial_findings
 from slotune.sandbox.judgement import Blocked, Ended, Judgement, Retry, Waiting
 from slotune.sandbox.pod_facts import JobFacts
@@ -165,10 +165,10 @@ def _delete(flight: Flight) -> tuple[Action, ...]:
 
 
 def _records(flight: Flight, ended: Ended) -> tuple[Action, ...]:
-    """The record of every request, or the answers that were recorded, in a ConfigMap that goes with the trial."""
+    """The record of every request, or the answers that were recorded, in an object that goes with the trial."""
     kept: tuple[Action, ...] = ()
     if ended.reference is not None:
-        kept = (reference_manifest(flight.raw, owner_reference(flight.raw), ended.reference),)
+        kept = (keep_reference(flight.trial, flight.raw, owner_reference(flight.raw), ended.reference),)
     if ended.record is None:
         return kept
     metadata = flight.raw["metadata"]
@@ -199,6 +199,7 @@ def owner_reference(raw: Object) -> Object:
 
 
 def _completed(flight: Flight, ended: Ended, now: datetime, problem: Problem | None) -> Action:
+    place = None if ended.reference is None else place_for(flight.trial)
     status = completed_status(
         ended.result,
         findings=() if problem is None else trial_findings(problem, ended.result),
@@ -207,7 +208,8 @@ def _completed(flight: Flight, ended: Ended, now: datetime, problem: Problem | N
         environment=ended.environment,
         job_name=flight.name,
         record_config_map=None if ended.record is None else record_config_map(flight.name),
-        reference_config_map=None if ended.reference is None else reference_config_map(flight.name),
+        reference_config_map=None if place is None else place.config_map,
+        reference_secret=None if place is None else place.secret,
     )
     return _status(flight, status.model_copy(update={"interruptions": flight.interruptions}))
 

@@ -238,6 +238,8 @@ def _not_done(error: ClusterError) -> tuple[Reason, str]:
         return Reason.VERSION_SKEW, f"The cluster's CRDs are of an older slotune: {error.message}. {cure}"
     if isinstance(error, ForbiddenError):
         cure = "Give it the right, or turn off what needs it."
+        if re.search(r"\bsecrets?\b", error.what, re.IGNORECASE):
+            cure = "Name the Secret in the chart's permissions.secrets: its role may then make Secrets, too."
         if re.search(r"\b(deployments?|services?)\b", error.what, re.IGNORECASE):
             cure = (
                 "Set permissions.deployments to Write in the chart (without it: the component config/rollout), or have "

@@ -206,9 +206,9 @@ _FAULTS: Final = (
     ),
     _Fault(
         "ReferenceLost",
-        "The ConfigMap with the reference's answers is gone or damaged",
+        "The ConfigMap or Secret with the reference's answers is gone or damaged",
         "Somebody deleted or edited it.",
-        "Nothing: it is recorded again. Leave ConfigMaps of trials to slotune.",
+        "Nothing: it is recorded again. Leave what belongs to trials to slotune.",
     ),
     _Fault(
         "WorkloadUnreadable",

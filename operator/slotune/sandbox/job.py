@@ -290,7 +290,10 @@ def _sources(spec: LlamaTrialSpec) -> list[Object]:
     if spec.reference is not None:
         items = [{"key": REFERENCE_KEY, "path": "reference"}]
         # Without it the pod starts all the same, and its client says what is missing.
-        sources.append({"configMap": {"name": spec.reference.config_map, "items": items, "optional": True}})
+        if spec.reference.secret is None:
+            sources.append({"configMap": {"name": spec.reference.config_map, "items": items, "optional": True}})
+        else:
+            sources.append({"secret": {"name": spec.reference.secret, "items": items, "optional": True}})
     return sources
 
 

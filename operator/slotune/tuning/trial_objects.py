@@ -192,6 +192,7 @@ def completed_status(
     record_config_map: str | None = None,
     findings: Sequence[Finding] = (),
     reference_config_map: str | None = None,
+    reference_secret: str | None = None,
 ) -> LlamaTrialStatus:
     """The end of a trial. Never invalid, whatever was measured: see :mod:`slotune.tuning.status_values`.
 
@@ -238,6 +239,7 @@ def completed_status(
         job_name=job_name,
         record_config_map=record_config_map,
         reference_config_map=reference_config_map,
+        reference_secret=reference_secret,
     )
 
 

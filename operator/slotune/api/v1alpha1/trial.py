@@ -10,7 +10,7 @@ from slotune.api import quantities
 from slotune.api.forms import Form, matches
 from slotune.api.kubernetes_types import ObjectMeta
 from slotune.api.model import Model
-from slotune.api.rules import Rule, TransitionRule, holds, immutable
+from slotune.api.rules import Rule, TransitionRule, exactly_one_of, holds, immutable
 from slotune.api.texts import Digest, FilePath, Name, PositiveDecimal, PositiveDuration
 from slotune.api.v1alpha1.candidate import CandidateSettings
 from slotune.api.v1alpha1.measurement import Measurement
@@ -57,10 +57,16 @@ class TrialPromise(Model):
 class TrialReference(Model):
     """The recorded answers that a Quality trial compares with."""
 
-    config_map: Name
+    config_map: Name | None = None
     """ConfigMap that holds them."""
+    secret: Name | None = None
+    """Secret that holds them, where the prompts come from one."""
     digest: Digest
     """Digest of what was recorded: anything else is not compared with."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        exactly_one_of("config_map", "secret", message="exactly one of configMap and secret is needed"),
+    )
 
 
 class LlamaTrialSpec(Model):

@@ -349,3 +349,5 @@ class LlamaTrialStatus(CommonStatus):
     """ConfigMap with the compressed record of every request."""
     reference_config_map: Name | None = None
     """ConfigMap with the answers that a Reference trial recorded."""
+    reference_secret: Name | None = None
+    """Secret with them, where the prompts come from one."""

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from slotune.llama.candidate import Candidate
 from slotune.search import best_first, evidence, options
 from slotune.search.bounds import replicas_at_least
 from slotune.search.evidence import Evidence, Option
@@ -190,7 +189,7 @@ MUTANTS = {
     ),
     "forgets one slot": Mutant(space=forgets("parallel_slots", 1), unseen="no answer has a single slot"),
     "forgets other servers for today's weights": Mutant(
-        space=forgets("variant", "F16"), unseen="fewer bits cost less wherever F16 would do"
+        space=forgets("variant", "F16"), unseen="fewer bits do with fewer servers in all of them"
     ),
 }
 """A candidate that would not have won can be forgotten unseen: the answer is the same, and found sooner."""

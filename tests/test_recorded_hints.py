@@ -17,8 +17,8 @@ from slotune.tuning.search_file import SUFFIX, read_search
 
 FILES = sorted((Path(__file__).parent / "recorded").glob(f"*{SUFFIX}"))
 WITH_EQUALS = "tiny-conversations"
-"""The recording in which many candidates differ in nothing that a bound knows of. In the others the first of equals that
-is asked passes as it is, so nothing can be saved there."""
+"""The recording in which candidates differ in what no bound knows of. In the others the first of equals that is asked
+passes as it is, so nothing can be saved there."""
 
 
 def asked(again: Replay) -> int:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
 from slotune.load.summary import IdleProbe
 from slotune.search.answers import judged
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision, DecisionKind
-from slotune.search.drift import MACHINE_DRIFTED, Drift, crept, drifts, without_drifted
-from slotune.search.problem import Measurement, Problem
+from slotune.search.drift import MACHINE_DRIFTED, Drift, Place, Watch, crept, drifts, without_drifted
+from slotune.search.problem import Budget, Hardware, Measurement, Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.verdicts import Outcome, Verdict
-from tests.search.worlds import World, candidate, problem
+from tests.search.worlds import World, candidate, live, problem
 
 BASELINE, OTHER = candidate(slots=1), candidate(slots=8)
 
@@ -153,3 +156,143 @@ def test_forming_verdicts_twice_changes_nothing_and_touches_no_answers_and_no_se
             assert after == before
         assert replace(after, verdict=before.verdict) == before
     assert crept(space, results) == crept(space, once)
+
+
+# ---------------------------------------------------------------- a machine of its own for every class and node
+
+L40S = candidate(gpu_class="l40s", slots=8)
+TWO_CLASSES = {
+    name: Hardware(name, Decimal(price), replicas_max=8) for name, price in (("l4", "0.80"), ("l40s", "0.50"))
+}
+
+
+def on_two_classes(speed: Callable[[str, int], float]) -> tuple[Problem, Decision, list[TrialResult]]:
+    """A search on two GPU classes, each with a speed that depends on how many trials came before."""
+    offered = [BASELINE, *(candidate(gpu_class="l40s", slots=s) for s in range(1, 8)), L40S]
+    world = World({BASELINE: 0.5, L40S: 6.0}, probe=probe())
+    space = problem(offered, hardware=TWO_CLASSES, measurement=Measurement(sentinel_every=2))
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        world.probe = probe(speed(step.candidate.gpu_class, len(world.asked)))
+        results.append(world.measure(step))
+        assert len(results) < 80
+    return space, step, results
+
+
+def test_a_restless_machine_says_nothing_about_those_of_another_class() -> None:
+    space, decision, results = on_two_classes(lambda name, asked: 1.0 + 0.1 * (name == "l4" and asked % 2))
+    assert decision.kind is DecisionKind.FOUND
+    assert decision.choice is not None
+    assert decision.choice.candidate == L40S
+    spoilt = {r.trial.candidate.gpu_class for r in judged(space, results) if r.verdict.code == MACHINE_DRIFTED}
+    assert spoilt <= {"l4"}
+
+
+def test_every_class_in_use_is_looked_at_with_a_server_of_its_own() -> None:
+    space, decision, results = on_two_classes(lambda name, asked: 1.0 if name == "l4" or asked < 4 else 0.8)
+    looked = {r.trial.candidate.gpu_class: r.trial.candidate for r in results if r.trial.purpose is Purpose.SENTINEL}
+    assert looked.keys() == {"l4", "l40s"}
+    assert looked["l4"] == BASELINE
+    spoilt = [r for r in judged(space, results) if r.verdict.code == MACHINE_DRIFTED]
+    assert {r.trial.candidate.gpu_class for r in spoilt} == {"l40s"}
+    assert "between two looks at one idle server on l40s its time per token" in spoilt[0].verdict.reason
+    assert decision.kind is DecisionKind.FOUND
+    assert not any("looked at again" in said for said in decision.not_proved)
+
+
+def test_where_todays_server_does_not_start_another_one_tells() -> None:
+    others = [candidate(slots=s) for s in range(2, 9)]
+    world = World({OTHER: 6.0}, failures={BASELINE: FailureClass.OUT_OF_MEMORY_KV}, probe=probe())
+    space = problem([BASELINE, *others], measurement=Measurement(sentinel_every=2))
+    decision, results = live(space, world)
+    assert decision.kind is DecisionKind.FOUND
+    looks = [r.trial.candidate for r in results if r.trial.purpose is Purpose.SENTINEL]
+    assert looks
+    assert BASELINE not in looks
+    assert decision.not_proved == ()
+
+
+def test_a_budget_without_room_for_a_look_is_said() -> None:
+    world = World({BASELINE: 0.5, OTHER: 6.0}, probe=probe())
+    space = problem(
+        [BASELINE, OTHER], measurement=Measurement(sentinel_every=5), budget=Budget(gpu_seconds=1e9, trials=3)
+    )
+    decision, results = live(space, world)
+    assert [r.trial.purpose for r in results] == [Purpose.BASELINE, Purpose.SEARCH, Purpose.CONFIRM]
+    said = "whether the machine kept its speed could not be looked at again for 3 of 3 measurements"
+    assert said in decision.not_proved
+    roomy, _ = live(replace(space, budget=Budget(gpu_seconds=1e9, trials=5)), world)
+    assert not any("looked at again" in said for said in roomy.not_proved)
+
+
+def told(*trials: tuple[Purpose, str, float], one: Candidate = BASELINE) -> list[TrialResult]:
+    """Results of ``one``: why it was measured, on which node, and how fast that was when idle."""
+    world = World({one: 6.0})
+    return [
+        replace(world.measure(Trial(one, 6.0, number, purpose=purpose)), node=node, probe=probe(speed))
+        for number, (purpose, node, speed) in enumerate(trials)
+    ]
+
+
+def test_looks_are_compared_within_one_node() -> None:
+    space = problem([BASELINE])
+    slower_node = told((Purpose.SEARCH, "a", 1.0), (Purpose.SENTINEL, "b", 0.8), (Purpose.SENTINEL, "b", 0.8))
+    assert drifts(space, slower_node) == {}
+    assert crept(space, slower_node) is not None
+    assert crept(space, slower_node).size == 0
+    changed = told((Purpose.SEARCH, "a", 1.0), (Purpose.SEARCH, "b", 0.8), (Purpose.SENTINEL, "b", 1.0))
+    assert drifts(space, changed).keys() == {1}
+    assert "the idle baseline (node b)" in without_drifted(space, changed)[1].verdict.reason
+
+
+def test_the_next_look_is_meant_for_the_node_with_most_to_judge_and_comes_again_when_it_went_elsewhere() -> None:
+    space = problem([BASELINE], measurement=Measurement(sentinel_every=2))
+    results = told((Purpose.SEARCH, "a", 1.0), (Purpose.SEARCH, "b", 1.0), (Purpose.SEARCH, "b", 1.0))
+    watch = Watch.from_results(space, results)
+    assert watch.due(2) == [Place("l4", "b"), Place("l4", "a")]
+    elsewhere = Watch.from_results(space, [*results, *told((Purpose.SENTINEL, "c", 1.0))])
+    assert elsewhere.left() == watch.left()
+    assert elsewhere.failed["l4"] == 1
+    there = Watch.from_results(space, [*results, *told((Purpose.SENTINEL, "b", 1.0))])
+    assert (there.left(), there.looked_at) == ([Place("l4", "a")], {1, 2})
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([Purpose.SEARCH, Purpose.CONFIRM, Purpose.SENTINEL]),
+            st.sampled_from(["", "a", "b"]),
+            st.sampled_from([0.8, 1.0, 1.02]),
+            st.sampled_from([BASELINE, OTHER, L40S]),
+        ),
+        max_size=14,
+    )
+)
+def test_what_happens_on_one_machine_blames_nothing_that_ran_on_another(steps) -> None:
+    space = problem([BASELINE, OTHER, L40S], hardware=TWO_CLASSES)
+    results = [told((purpose, node, speed), one=one)[0] for purpose, node, speed, one in steps]
+    blamed = drifts(space, results)
+    for place in {Place.of(result) for result in results}:
+        own = [index for index, result in enumerate(results) if Place.of(result) == place]
+        alone = drifts(space, [results[index] for index in own])
+        assert {own[index] for index in alone} == {index for index in blamed if index in own}
+    watch = Watch.from_results(space, results)
+    assert blamed.keys() <= watch.looked_at
+    waiting = {index for trials in watch.since.values() for index in trials}
+    assert not waiting & watch.looked_at
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_search_ends_and_says_what_nobody_looked_at_wherever_its_trials_land(data) -> None:
+    world = World({BASELINE: 0.5, OTHER: 6.0, L40S: data.draw(st.sampled_from([0.5, 6.0]))}, probe=probe())
+    offered = [BASELINE, *(candidate(slots=s) for s in range(2, 6)), OTHER, L40S]
+    space = problem(offered, hardware=TWO_CLASSES, measurement=Measurement(sentinel_every=2))
+    results: list[TrialResult] = []
+    while isinstance(step := next_step(space, results), Trial):
+        node = data.draw(st.sampled_from(["a", "b", "c"]))
+        results.append(replace(world.measure(step), node=node))
+        assert len(results) < 80
+    assert step.kind is DecisionKind.FOUND
+    unseen = sum(r.trial.purpose.puts_load for r in results) - len(Watch.from_results(space, results).looked_at)
+    assert any("looked at again" in said for said in step.not_proved) == (unseen > 0)

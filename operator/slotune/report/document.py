@@ -234,6 +234,7 @@ def _trial(problem: Problem, result: TrialResult, findings: Findings) -> dict[st
         "trace_hashes": list(result.trace_hashes),
         "warnings": list(result.warnings),
         "device": _plain(result.device),
+        "node": result.node,
         "findings": list(findings.get(key, ())),
         "diagnosis": diagnosis_document(problem, result),
     }

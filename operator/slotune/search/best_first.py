@@ -21,6 +21,7 @@ from slotune.search.answers import judged
 from slotune.search.bounds import Bounds, RooflineBounds
 from slotune.search.conclude import conclude
 from slotune.search.decision import Decision
+from slotune.search.drift import Place, Watch
 from slotune.search.evidence import Evidence, Option
 from slotune.search.finalists import duel_of, measurement_for
 from slotune.search.knowledge import ATTEMPTS, Knowledge
@@ -95,6 +96,7 @@ class _Desk:
     ) -> None:
         self.problem, self.results, self.knowledge, self.bounds = problem, results, knowledge, bounds
         self._preferred = preferred
+        self._watch = Watch.from_results(problem, results)
         self.stopped_by_budget = False
         self._options: list[Option] | None = None
 
@@ -116,31 +118,23 @@ class _Desk:
         return self._ask(problem.baseline, problem.replicas_today, Purpose.BASELINE)
 
     def sentinel(self) -> Trial | None:
-        """The baseline's idle probe again, every few trials: has the machine drifted?"""
+        """An idle probe again, every few trials on a GPU class: has its machine drifted?"""
         every = self.problem.measurement.sentinel_every
-        patience = every * (
-            1 + self.knowledge.sentinels_failed // ATTEMPTS
-        )  # after failures, wait for the next stretch
-        if every == 0 or self.knowledge.since_sentinel < patience:
-            return None
-        return self._probe_again()
+        return None if every == 0 else self._probe_again(self._watch.due(every))
 
     def last_sentinel(self) -> Trial | None:
         """Nothing is concluded from trials that no sentinel stands behind."""
-        if self.problem.measurement.sentinel_every == 0 or self.knowledge.since_sentinel == 0:
-            return None
-        if self.knowledge.sentinels_failed >= ATTEMPTS:
-            return None
-        return self._probe_again()
+        return None if self.problem.measurement.sentinel_every == 0 else self._probe_again(self._watch.left())
 
-    def _probe_again(self) -> Trial | None:
-        standing = self.knowledge.standing(self.problem.baseline)
-        probed = any(r.trial.candidate == self.problem.baseline and r.probe is not None for r in self.results)
-        if not probed or standing.out is not None:
+    def _probe_again(self, places: Iterable[Place]) -> Trial | None:
+        """A look at the first of ``places`` where a server's idle speed is known: the baseline's, where it is."""
+        servers = (self._watch.server(place, self._is_out) for place in places)
+        candidate = next((server for server in servers if server is not None), None)
+        if candidate is None:
             return None
         stopped = self.stopped_by_budget
         trial = Trial(
-            self.problem.baseline,
+            candidate,
             self.problem.demand.peak_rate / self.problem.replicas_today,
             seed_block=sum(r.trial.purpose is Purpose.SENTINEL for r in self.results),
             confidence=self.problem.measurement.confidence,
@@ -149,6 +143,9 @@ class _Desk:
         asked = self._within_budget(trial, reserve=0.0)
         self.stopped_by_budget = stopped  # a missing sentinel is a warning, not the end of the search
         return asked
+
+    def _is_out(self, candidate: Candidate) -> bool:
+        return self.knowledge.standing(candidate).out is not None
 
     def search(self) -> Trial | None:
         """The cheapest open question; then the confirmation of the answer; then the story behind it."""

@@ -34,10 +34,6 @@ class Knowledge:
     trials: int = 0
     sound: list[TrialResult] = field(default_factory=list)
     """Results whose measurement can be trusted: neither Invalid nor from a stretch in which the machine drifted."""
-    since_sentinel: int = 0
-    """Trials since the machine was last seen undrifted."""
-    sentinels_failed: int = 0
-    """Sentinels in a row that brought no probe, or one of a device at fault."""
     all_invalid: bool = False
 
     @classmethod
@@ -51,12 +47,8 @@ class Knowledge:
             at_fault = result.verdict.outcome is Outcome.INVALID
             if not at_fault:
                 knowledge.sound.append(result)
-            if result.trial.purpose is Purpose.SENTINEL:
-                knowledge._look_at_machine(result)
+            if not result.trial.purpose.puts_load:
                 continue
-            if result.trial.purpose.asks_answers:
-                continue
-            knowledge.since_sentinel += 1
             if at_fault:
                 faulty += 1
                 if result.trial.attempt >= ATTEMPTS and not _compares(result):
@@ -80,12 +72,6 @@ class Knowledge:
             and r.trial.purpose.puts_load
             for r in results
         )
-
-    def _look_at_machine(self, sentinel: TrialResult) -> None:
-        if sentinel.probe is None or sentinel.verdict.outcome is Outcome.INVALID:
-            self.sentinels_failed += 1
-        else:
-            self.since_sentinel = self.sentinels_failed = 0
 
     def _learn(self, problem: Problem, result: TrialResult) -> None:
         trial, standing = result.trial, self.standing(result.trial.candidate)

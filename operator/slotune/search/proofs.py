@@ -7,13 +7,14 @@ from decimal import Decimal
 
 from slotune.search.answers import Answers, PairState
 from slotune.search.decision import Choice, PairFinding, Rejection
-from slotune.search.drift import MACHINE_DRIFTED, crept
+from slotune.search.drift import MACHINE_DRIFTED, Watch, crept
 from slotune.search.evidence import Evidence
 from slotune.search.finalists import duel_of
 from slotune.search.knowledge import ATTEMPTS
 from slotune.search.pairs import gated_pairs, pair_of, reference_pair
 from slotune.search.problem import Problem
 from slotune.search.rates import must_hold_half
+from slotune.verdict.verdicts import Outcome
 
 __all__ = ["PRODUCTION_CONFIDENCE", "compared_pairs", "not_proved", "proved"]
 
@@ -98,9 +99,13 @@ def _compared(evidence: Evidence, choice: Choice) -> Iterator[str]:
     own, other = margins if choice.candidate == duel.first else margins[::-1]
     numbers = f"{own:.2f} times what is owed against {other:.2f}, measured in turns"
     if duel.is_tie(evidence.problem):
-        yield f"of two that do it at this cost neither has more room ({numbers}), so it is the one with fewer changes"
+        yield (
+            f"of two that do it at this cost neither was shown to have more room ({numbers}), so it is the one with "
+            "fewer changes"
+        )
     else:
-        yield f"of two that do it at this cost it has more room: {numbers}"
+        sure = f"{100 * evidence.problem.measurement.confidence:.3g} % sure"
+        yield f"of two that do it at this cost it has more room, {sure}: {numbers}"
 
 
 def not_proved(
@@ -115,8 +120,6 @@ def not_proved(
     if gap:
         who = "1 candidate" if undecided == 1 else f"{undecided} candidates"
         sentences.append(f"what is undecided ({who}, or fewer replicas) might save {gap:,.2f} {currency} a month")
-    if evidence.knowledge.sentinels_failed:
-        sentences.append("whether the machine kept its speed could not be looked at again")
     sentences.extend(_moved_machine(evidence))
     if choice is not None and choice.result.trial.seed_block == 0:
         sentences.append("the answer was measured once and not confirmed on a fresh start")
@@ -132,7 +135,13 @@ def not_proved(
 
 
 def _moved_machine(evidence: Evidence) -> Iterator[str]:
-    """What a machine that did not hold still cost, or may have hidden."""
+    """What a machine that did not hold still cost, or may have hidden; and where nobody looked."""
+    unwatched, total = _unwatched(evidence)
+    if unwatched and evidence.problem.measurement.sentinel_every:
+        yield (
+            "whether the machine kept its speed could not be looked at again for "
+            f"{unwatched} of {total} {'measurement' if total == 1 else 'measurements'}"
+        )
     drifted = [result for result in evidence.results if result.verdict.code == MACHINE_DRIFTED]
     given_up = sum(result.trial.attempt >= ATTEMPTS for result in drifted)
     if given_up:
@@ -143,7 +152,24 @@ def _moved_machine(evidence: Evidence) -> Iterator[str]:
         )
     moved = crept(evidence.problem, evidence.results)
     if moved is not None and not drifted and moved.size > evidence.problem.measurement.drift_limit:
-        yield f"the machine crept while it was measured: {moved} from the first look at the idle baseline to the last"
+        yield f"the machine crept while it was measured: {moved} from the first look at {moved.server} to the last"
+
+
+def _unwatched(evidence: Evidence) -> tuple[int, int]:
+    """(how many measurements under load have no look at their machine before and after them, how many there are).
+
+    What never came up was not measured, and what is Invalid counts for nothing either way.
+    """
+    looked_at = Watch.from_results(evidence.problem, evidence.results).looked_at
+    measured = [
+        index
+        for index, result in enumerate(evidence.results)
+        if result.trial.purpose.puts_load
+        and result.verdict.outcome is not Outcome.INVALID
+        and not result.never_ran
+        and result.probe is not None
+    ]
+    return sum(index not in looked_at for index in measured), len(measured)
 
 
 def _answers_not_proved(evidence: Evidence, choice: Choice | None) -> Iterator[str]:

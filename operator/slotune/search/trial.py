@@ -129,6 +129,8 @@ class TrialResult:
     """Digest of the reference that was recorded or compared with."""
     device: DeviceFacts | None = None
     """What the accelerator did in the measured windows of all runs; None where nobody could watch it."""
+    node: str = ""
+    """Node of the cluster that it ran on; empty where there is one machine, or nobody said."""
     cache: CacheFacts | None = None
     """What the prompt cache served, could have served, and to whom; None where nothing is shared and none is used."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,12 +16,23 @@ from slotune.llama.candidate import Candidate
 from slotune.load.summary import Latencies
 from slotune.search.best_first import next_step
 from slotune.search.decision import Decision, DecisionKind
-from slotune.search.finalists import BLOCKS, COST_SHARE, FINAL_SEEDS, Duel, margin, measurement_for, more_room
+from slotune.search.finalists import (
+    BLOCKS,
+    COST_SHARE,
+    FINAL_SEEDS,
+    Duel,
+    margin,
+    measurement_for,
+    more_room,
+    stops_early,
+)
 from slotune.search.problem import Measurement, Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
+from slotune.verdict.curtailment import StopRule
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome
 from tests.search.worlds import World, candidate, problem
+from tests.simulator.sandbox import measure
 
 TODAY = candidate(slots=1)
 SLOTS = candidate(slots=8)
@@ -85,9 +98,9 @@ def test_two_equals_are_measured_in_turns_each_pair_with_the_same_traffic() -> N
     assert decision.choice is not None
     assert decision.choice.candidate == BOTH
     assert (
-        "of two that do it at this cost it has more room: 2.00 times what is owed against 1.25, measured in turns"
-        in (decision.proved)
-    )
+        "of two that do it at this cost it has more room, 95 % sure: 2.00 times what is owed against 1.25, measured in "
+        "turns"
+    ) in decision.proved
 
 
 def test_a_rival_with_more_room_wins_after_a_confirmation_of_its_own() -> None:
@@ -103,7 +116,14 @@ def test_without_a_difference_the_one_with_fewer_changes_wins() -> None:
     _, decision, _ = run(Reality({BOTH: 0.500, SLOTS: 0.505}))
     assert decision.choice is not None
     assert decision.choice.candidate == SLOTS
-    assert any("neither has more room" in said for said in decision.proved)
+    assert any("neither was shown to have more room" in said for said in decision.proved)
+
+
+def test_a_rival_owes_half_of_its_load_too_before_it_wins() -> None:
+    _, decision, results = run(Reality({BOTH: 0.8, SLOTS: 0.5}))
+    ends = [r.trial.purpose for r in results if r.trial.candidate == SLOTS][-2:]
+    assert ends == [Purpose.CONFIRM, Purpose.PARTIAL]
+    assert any("half of that rate" in said for said in decision.proved)
 
 
 def test_a_rival_that_its_confirmation_refuses_leaves_the_answer_as_it_was() -> None:
@@ -117,13 +137,14 @@ def test_a_rival_that_its_confirmation_refuses_leaves_the_answer_as_it_was() -> 
 
 
 @given(st.floats(-0.2, 0.2), st.sampled_from([(0.5, 0.8), (0.8, 0.5), (0.6, 0.7), (0.5, 0.5)]))
-def test_a_machine_that_drifts_steadily_decides_nothing(per_trial: float, waits: tuple[float, float]) -> None:
+def test_a_machine_that_drifts_steadily_may_hide_a_difference_and_never_makes_one(per_trial, waits) -> None:
     truth = {BOTH: waits[0], SLOTS: waits[1]}
     _, still, _ = run(Reality(truth))
     _, drifting, _ = run(Reality(truth, pace=lambda asked: (1 + per_trial) ** asked))
     assert still.choice is not None
     assert drifting.choice is not None
-    assert drifting.choice.candidate == still.choice.candidate
+    claimed = any("it has more room" in said for said in drifting.proved)
+    assert drifting.choice.candidate == (still.choice.candidate if claimed else SLOTS), "a tie goes to fewer changes"
 
 
 def test_one_after_the_other_would_have_let_the_drift_decide() -> None:
@@ -219,6 +240,19 @@ def test_a_block_is_one_run_and_a_question_of_its_own() -> None:
     assert (measurement_for(block, measurement).runs, measurement_for(block, measurement).extensions) == (1, 0)
     assert measurement_for(replace(block, purpose=Purpose.SEARCH), measurement) is measurement
     assert block.key() != replace(block, purpose=Purpose.SEARCH).key()
+    assert [purpose for purpose in Purpose if not stops_early(replace(block, purpose=purpose))] == [Purpose.FINALIST]
+
+
+def test_a_block_is_measured_to_its_end_however_many_requests_break_the_promise() -> None:
+    """Stopped at the fifth violation of 200, a block at the boundary would end where its luck ran out."""
+    rule = StopRule(200, PROMISE, 0.95)
+    assert rule.is_lost(rule.limit + 1, 20)
+    assert not replace(rule, stops=False).is_lost(200, 200)
+    one = replace(SLOTS, context_per_slot=8192)
+    space = replace(problem([one]), promise=Promise(ttft_s=1e-6))
+    block = measure(Trial(one, 6.0, FINAL_SEEDS, purpose=Purpose.FINALIST), space)
+    assert block.verdict.requests == space.measurement.requests_per_run
+    assert measure(Trial(one, 6.0), space).verdict.requests < space.measurement.requests_per_run
 
 
 # ------------------------------------------------------------------- laws
@@ -244,12 +278,49 @@ def test_a_constant_factor_per_block_and_a_slow_machine_cancel_out(a1, b1, b2, a
     assert moved[0] / moved[1] == pytest.approx(still[0] / still[1])
 
 
-@given(rooms, rooms, st.floats(0, 0.2))
-def test_swapping_the_two_swaps_the_answer_and_nothing_else(first, rival, tie) -> None:
-    one, other = more_room(first, rival, tie), more_room(rival, first, tie)
+@given(st.tuples(rooms, rooms), st.tuples(rooms, rooms), st.floats(0.5, 0.99))
+def test_swapping_the_two_swaps_the_answer_and_nothing_else(first, rival, confidence) -> None:
+    one, other = more_room(first, rival, confidence), more_room(rival, first, confidence)
     assert (one is None) == (other is None)
     assert one is None or one == 1 - other
-    assert more_room(first, first, tie) is None
+    assert more_room(first, first, confidence) is None
+
+
+@given(st.tuples(rooms, rooms), st.tuples(rooms, rooms), st.floats(0.5, 0.98))
+def test_more_confidence_never_shows_more(first, rival, confidence) -> None:
+    sure = more_room(first, rival, confidence + 0.01)
+    assert sure is None or more_room(first, rival, confidence) == sure
+
+
+def claims(scatter: float, ratio: float, draws: int = 2000) -> list[int | None]:
+    """What is said of two whose rooms differ by ``ratio``, where each block moves by ``scatter`` (of its logarithm)."""
+    chance = random.Random(5)
+
+    def blocks_around(room: float) -> tuple[float, float]:
+        return room * math.exp(chance.gauss(0, scatter)), room * math.exp(chance.gauss(0, scatter))
+
+    return [more_room(blocks_around(ratio), blocks_around(1.0), 0.95) for _ in range(draws)]
+
+
+@pytest.mark.parametrize("scatter", [0.03, 0.1, 0.3])
+def test_of_two_alike_one_is_said_to_have_more_room_as_rarely_as_the_confidence_says(scatter: float) -> None:
+    said = claims(scatter, 1.0)
+    assert sum(who is not None for who in said) / len(said) < 0.065  # 5 % and three standard errors
+
+
+@pytest.mark.parametrize(("scatter", "ratio", "seen"), [(0.002, 1.1, 0.9), (0.01, 1.3, 0.9), (0.03, 2.0, 0.9)])
+def test_a_difference_far_above_the_scatter_is_seen(scatter: float, ratio: float, seen: float) -> None:
+    said = claims(scatter, ratio)
+    assert said.count(0) / len(said) > seen
+    assert said.count(1) == 0
+
+
+def test_what_nobody_feels_is_a_tie_however_sure_and_nothing_measured_is_one_too() -> None:
+    assert more_room((1.01, 1.01), (1.0, 1.0), 0.95) is None
+    assert more_room((1.03, 1.03), (1.0, 1.0), 0.95) == 0
+    assert more_room((0.0, 2.0), (1.0, 1.0), 0.95) is None
+    with pytest.raises(ValueError, match="each of the two has 2"):
+        more_room((1.0,), (1.0,), 0.95)
 
 
 def test_room_is_that_of_the_tighter_promise() -> None:

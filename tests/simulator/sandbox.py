@@ -11,7 +11,7 @@ from slotune.load.latency_summary import summarize
 from slotune.load.records import RequestRecord, RequestStatus, RunResult
 from slotune.load.summary import IdleProbe
 from slotune.sandbox.protocol import Measured, ProgressListener
-from slotune.search.finalists import measurement_for
+from slotune.search.finalists import measurement_for, stops_early
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.curtailment import StopRule
@@ -108,6 +108,8 @@ def _measure(
     looks = 1 + settings.extensions
     per_look = settings.runs * settings.requests_per_run
     limit = StopRule(per_look * looks, promise, trial.confidence, looks).limit
+    if not stops_early(trial):
+        limit = per_look * looks
     runs: list[RunResult] = []
     violations = 0
     verdict: Verdict | None = None

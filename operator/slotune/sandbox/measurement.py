@@ -91,6 +91,8 @@ class Question:
     """Seconds without any sign of life after which the server counts as wedged."""
     lot: str = ""
     """Decides the order of the runs, see :func:`slotune.sandbox.order.run_order`."""
+    stops_early: bool = True
+    """Whether it ends when no pass is possible any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,10 @@ class _Session:
         self.looks = 1 + m.extensions
         self.per_run = requests_per_run(m, question.promise, question.confidence)
         self.planned = m.runs * self.per_run
-        self.tally = Tally(StopRule(self.planned * self.looks, question.promise, question.confidence, self.looks))
+        rule = StopRule(
+            self.planned * self.looks, question.promise, question.confidence, self.looks, question.stops_early
+        )
+        self.tally = Tally(rule)
         self.runs: list[RunResult] = []
         self.stage = "probing"
         self.run_began = self.window_opened = self.began

@@ -33,7 +33,7 @@ from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, Process
 from slotune.sandbox.process_tree import descendants
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.sandbox.reference_files import ReferenceFiles
-from slotune.search.finalists import measurement_for
+from slotune.search.finalists import measurement_for, stops_early
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -196,6 +196,7 @@ class ProcessSandbox:
             trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
             self._wedge_limit_s,
             lot=self._problem.key(trial),
+            stops_early=stops_early(trial),
         )
 
     async def _inspect(self, base: TrialResult, process: LlamaProcess) -> tuple[TrialResult, list[Mismatch]]:

@@ -41,6 +41,8 @@ class StopRule:
     """Of the trial; the looks share it."""
     looks: int = 1
     """1 plus the extensions."""
+    stops: bool = True
+    """False for what is compared with another trial and must be measured to its end."""
 
     @property
     def limit(self) -> int:
@@ -51,6 +53,8 @@ class StopRule:
 
     def is_lost(self, violations: int, requests_seen: int) -> bool:
         """Whether to stop. A trial too short to ever pass ends when the promise is shown to be broken."""
+        if not self.stops:
+            return False
         if self.limit >= 0:
             return violations > self.limit
         alpha = 1 - look_confidence(self.confidence, self.looks)

@@ -25,7 +25,14 @@ SHARED = candidate(slots=8, kv_unified=True)
 @pytest.mark.parametrize(
     ("today", "one", "want"),
     [
-        pytest.param(TODAY, candidate(slots=16), False, id="a full server and a quiet one do the same"),
+        pytest.param(TODAY, candidate(slots=8, batch_size=512), False, id="a full server and a quiet one do the same"),
+        pytest.param(TODAY, candidate(slots=16), True, id="more separate streams than users have seen"),
+        pytest.param(candidate(slots=1), candidate(slots=32), True, id="separate streams, where today is one"),
+        pytest.param(TODAY, candidate(slots=4), False, id="fewer separate streams than today"),
+        pytest.param(candidate(slots=1, kv_unified=True), SHARED, True, id="one slot shares its pool with nobody"),
+        pytest.param(
+            candidate(slots=1, kv_unified=True), TODAY, True, id="one slot is one stream, whatever it is told"
+        ),
         pytest.param(TODAY, GUESSING, True, id="guessed tokens may cost where few are busy"),
         pytest.param(TODAY, SHARED, True, id="one pool for all slots, which today's server lacks"),
         pytest.param(SHARED, replace(SHARED, parallel_slots=16), False, id="one pool, as users have it today"),
@@ -34,7 +41,7 @@ SHARED = candidate(slots=8, kv_unified=True)
         pytest.param(TODAY, replace(TODAY, backend_sampling=True), True, id="sampling on the GPU helps many slots"),
         pytest.param(
             replace(TODAY, backend_sampling=True),
-            replace(TODAY, backend_sampling=True, parallel_slots=16),
+            replace(TODAY, backend_sampling=True, parallel_slots=4),
             False,
             id="sampling on the GPU, as users have it today",
         ),

@@ -78,6 +78,16 @@ def must_hold_half(candidate: Candidate, baseline: Candidate) -> bool:
     (#25840). Sampling where the model runs helped 32 busy slots and cost a single one (#27050, #17004). What today's
     server does as well, users have seen at every load, but for guessed tokens, which the rest of a candidate may tip.
     """
-    layout = candidate.kv_unified != baseline.kv_unified and candidate.parallel_slots > 1
     sampling = candidate.backend_sampling and not baseline.backend_sampling
-    return candidate.speculation != "none" or layout or sampling
+    return candidate.speculation != "none" or _is_another_layout(candidate, baseline) or sampling
+
+
+def _is_another_layout(candidate: Candidate, baseline: Candidate) -> bool:
+    """Whether users have not seen this layout of the KV cache at every load: a pool where today has none, or more
+    separate streams than today. One slot has one stream and no pool, whatever its flag says."""
+    if candidate.parallel_slots == 1:
+        return False
+    pool_today = baseline.kv_unified and baseline.parallel_slots > 1
+    if candidate.kv_unified:
+        return not pool_today
+    return pool_today or candidate.parallel_slots > baseline.parallel_slots

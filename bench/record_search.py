@@ -6,8 +6,10 @@ So whatever a later search asks about money has a measured answer.
 
     python -m bench.record_search smollm2-chat tiny-documents smollm2-bursts
 
-writes ``tests/recorded/NAME.json.gz``. The machine should do nothing else meanwhile: a candidate that shares its cores
-with a compiler is recorded as slow, for good.
+writes ``tests/recorded/NAME.json.gz``. With ``--complete`` such a file is kept: the search goes on from the trials that
+it took then, and only what it lacks is measured, which is what the search code of today asks besides. That belongs on
+the machine and the llama.cpp of the recording. The machine should do nothing else meanwhile: a candidate that shares
+its cores with a compiler is recorded as slow, for good.
 """
 
 from __future__ import annotations
@@ -18,30 +20,24 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from bench.recording import check_same_question, record_space
 from slotune import __version__
 from slotune.api.manifests import load_manifests
 from slotune.commands.live import trial_title
 from slotune.commands.writing import write_atomically
-from slotune.llama.candidate import Candidate
 from slotune.llama.engine import find_engine
 from slotune.llama.requantize import requantize
 from slotune.sandbox.process_sandbox import ProcessSandbox
-from slotune.sandbox.protocol import Progress, Sandbox
+from slotune.sandbox.protocol import Progress
 from slotune.search.problem import Problem
-from slotune.search.rates import must_hold_half
-from slotune.search.replay import RecordedAnswer, RecordedSearch, RecordedTrials, cheapest_recorded
-from slotune.search.trial import Purpose, Trial, TrialResult
-from slotune.tuning.fitting import without_what_cannot_fit
+from slotune.search.replay import RecordedSearch, cheapest_recorded
+from slotune.search.trial import Trial, TrialResult
 from slotune.tuning.ledger import Ledger
-from slotune.tuning.loop import tune
 from slotune.tuning.machine import this_machine
-from slotune.tuning.reading import Reading, read_problem
-from slotune.tuning.search_file import SUFFIX, to_bytes
-from slotune.verdict.verdicts import Outcome
+from slotune.tuning.reading import read_problem
+from slotune.tuning.search_file import SUFFIX, read_search, to_bytes
 from tests.tiny_models import Quantization, write_tiny_model
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,8 +47,6 @@ DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 QUANTIZATIONS: tuple[Quantization, ...] = ("F16", "Q8_0", "Q4_0")
 SEARCH_ALONE = frozenset({"smollm2-bursts"})
 """Recordings whose space is not measured as a whole: at their rates that would take a quarter of an hour."""
-ATTEMPTS = 2
-"""A measurement at fault is repeated once."""
 
 
 def main() -> int:
@@ -62,6 +56,9 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="+", metavar="NAME", help=f"any of {', '.join(names)}, or a manifest of your own (FILE.yaml)"
     )
+    parser.add_argument(
+        "--complete", action="store_true", help="measure only what the recordings lack for today's search code"
+    )
     parser.add_argument("--out", type=Path, default=RECORDED, metavar="DIR", help="where the files go (tests/recorded)")
     parser.add_argument("--models-dir", type=Path, default=models_folder(), metavar="DIR", help="(%(default)s)")
     arguments = parser.parse_args()
@@ -70,8 +67,9 @@ def main() -> int:
     for name in arguments.names:
         began = time.monotonic()
         manifest = Path(name) if name.endswith(".yaml") else MANIFESTS / f"{name}.yaml"
-        recorded = asyncio.run(record(manifest, arguments.models_dir))
         path = arguments.out / f"{manifest.stem}{SUFFIX}"
+        known = read_search(path) if arguments.complete else None
+        recorded = asyncio.run(record(manifest, arguments.models_dir, known))
         write_atomically(path, to_bytes(recorded, version=__version__, packed=True))
         best = cheapest_recorded(recorded)
         print(
@@ -116,11 +114,17 @@ def make_models(folder: Path) -> None:
             partial.replace(path)
 
 
-async def record(manifest: Path, models_dir: Path) -> RecordedSearch:
-    """The search and then the rest of its space."""
+async def record(manifest: Path, models_dir: Path, known: RecordedSearch | None = None) -> RecordedSearch:
+    """The search and then the rest of its space, with a real engine; what is ``known`` is not measured again.
+
+    Raises:
+        AnotherQuestionError: ``known`` is an answer to something else.
+    """
     manifests = load_manifests([str(manifest)], None)
     engine = find_engine("embedded")
     reading = read_problem(manifests, models_dir=models_dir, engine=f"{engine.describe()} on {this_machine()}")
+    if known is not None:
+        check_same_question(known.problem, reading.space)
     with tempfile.TemporaryDirectory(prefix="slotune-record-") as folder, Ledger(Path(folder)) as ledger:
         sandbox = ProcessSandbox(
             reading.problem,
@@ -130,69 +134,19 @@ async def record(manifest: Path, models_dir: Path) -> RecordedSearch:
             references=ledger.references,
             threads=reading.baseline.threads,
         )
-        lines = _Lines(reading)
-        answer = await tune(reading.space, sandbox, ledger, lines, without_what_cannot_fit)
-        results = list(answer.results)
-        rest = () if manifest.stem in SEARCH_ALONE else answer.problem.candidates
-        for candidate in rest:
-            results = await measure_all(answer.problem, candidate, results, sandbox, lines)
-    return RecordedSearch(reading.space, tuple(results), RecordedAnswer.from_decision(answer.decision))
+        whole = manifest.stem not in SEARCH_ALONE
+        return await record_space(reading.space, sandbox, ledger, Lines(reading.problem), known, whole=whole)
 
 
-async def measure_all(
-    problem: Problem, candidate: Candidate, results: Sequence[TrialResult], sandbox: Sandbox, lines: _Lines
-) -> list[TrialResult]:
-    """``results`` and what they lack about ``candidate``: from one server upwards until it is confirmed."""
-    known = list(results)
-    for replicas in range(1, problem.hardware[candidate.gpu_class].replicas_max + 1):
-        outcomes = []
-        for trial in questions(problem, candidate, replicas):
-            result = await measured(problem, trial, known, sandbox, lines)
-            if result.never_ran:
-                return known
-            outcomes.append(result.passed)
-            if not result.passed:
-                break
-        if all(outcomes):
-            break
-    return known
-
-
-async def measured(
-    problem: Problem, trial: Trial, known: list[TrialResult], sandbox: Sandbox, lines: _Lines
-) -> TrialResult:
-    """What is known of ``trial``, or comes to be: ``known`` grows by what is measured."""
-    attempt = 0
-    while True:
-        attempt += 1
-        asked = replace(trial, attempt=attempt)
-        result = RecordedTrials(problem, known).answer(asked)
-        if result is None:
-            lines.started(len(known) + 1, asked)
-            result = (await sandbox.measure(asked, lines.progressed)).result
-            known.append(result)
-            lines.finished(len(known), result)
-        if attempt >= ATTEMPTS or result.verdict.outcome is not Outcome.INVALID:
-            return result
-
-
-def questions(problem: Problem, candidate: Candidate, replicas: int) -> Iterator[Trial]:
-    """What a search asks of ``candidate`` with ``replicas``, each only when those before passed."""
-    rate, confidence = problem.demand.peak_rate / replicas, problem.measurement.confidence
-    yield Trial(candidate, rate, 0, confidence)
-    yield Trial(candidate, rate, 1, confidence, purpose=Purpose.CONFIRM)
-    if must_hold_half(candidate, problem.baseline):
-        yield Trial(candidate, rate / 2, 2, confidence, purpose=Purpose.PARTIAL)
-
-
-class _Lines:
+class Lines:
     """One line for each trial, on standard error."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._problem = reading.problem
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
 
     def resumed(self, results: list[TrialResult]) -> None:
-        """Nothing is resumed here."""
+        """How many trials the search has already."""
+        sys.stderr.write(f"{len(results)} trials of the search are known\n")
 
     def started(self, number: int, trial: Trial) -> None:
         """What is measured."""

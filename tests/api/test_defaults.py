@@ -39,6 +39,8 @@ from slotune.api.v1alpha1 import (
                 "driftPercent": "3",
                 "sentinelEvery": 5,
                 "probeRequests": 5,
+                "qualityPrompts": 64,
+                "qualitySteps": 16,
             },
             id="measurement: enough for production",
         ),

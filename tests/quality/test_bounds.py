@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from slotune.quality.bounds import mean_bounds, share_bounds, wilson
+from slotune.quality.bounds import mean_bounds, share_bounds, unseen_share, wilson
 
 
 @given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([0.9, 0.95, 0.99]))
@@ -91,6 +91,36 @@ def test_the_bounds_of_a_share_hold_as_often_as_they_say(truth: float, correlati
     assert above / samples >= 0.965
 
 
+def rarely_broken(rng: np.random.Generator, prompts: int) -> list[list[float]]:
+    """2 % of the prompts are answered by nonsense, 3 nats away, all others nearly as by the reference."""
+    broken = rng.random((prompts, 1)) < 0.02
+    return np.where(broken, 3.0, 0.003 * np.exp(rng.normal(-0.125, 0.5, (prompts, 16)))).tolist()
+
+
+@pytest.mark.parametrize(("prompts", "missed"), [(64, 0.27), (128, 0.075), (200, 0.018)])
+def test_where_few_prompts_break_the_bound_holds_only_as_often_as_one_of_them_is_asked(
+    prompts: int, missed: float
+) -> None:
+    rng = np.random.default_rng(3)
+    samples = 800
+    kept = sum(mean_bounds(rarely_broken(rng, prompts), upper=0.95, lower=0.975).upper <= 0.05 for _ in range(samples))
+    # The true mean is 0.063: whatever keeps 0.05 here is wrong, and is so because no broken prompt was drawn.
+    assert kept / samples == pytest.approx(missed, abs=0.035)
+    assert missed == pytest.approx(0.98**prompts, abs=0.005)
+    assert (unseen_share(prompts, 0.95) < 0.02) == (missed < 0.05)
+
+
+@given(st.integers(1, 5000), st.sampled_from([0.5, 0.8, 0.95, 0.999]))
+def test_the_share_that_may_be_unseen_is_the_exact_bound_of_nothing_seen(prompts: int, confidence: float) -> None:
+    oracle = stats.binomtest(0, prompts, alternative="less").proportion_ci(confidence, method="exact")
+    assert unseen_share(prompts, confidence) == pytest.approx(oracle.high, rel=1e-9)
+    assert unseen_share(prompts + 1, confidence) < unseen_share(prompts, confidence)
+
+
+def test_without_a_prompt_everything_may_be_unseen() -> None:
+    assert unseen_share(0, 0.95) == 1.0
+
+
 def test_positions_that_agree_by_prompt_are_worth_little_more_than_prompts() -> None:
     clusters = [[prompt % 4 > 0] * 16 for prompt in range(64)]
     assert share_bounds(clusters, upper=0.975, lower=0.95).effective < 70
@@ -116,6 +146,7 @@ def test_the_standard_error_is_that_of_cluster_totals() -> None:
 
 
 @given(st.lists(st.lists(st.floats(0, 5), min_size=1, max_size=4), min_size=2, max_size=12))
+@example([[0.0], [1.5439091851849926e-157]])
 def test_the_mean_lies_between_its_bounds(clusters: list[list[float]]) -> None:
     bounds = mean_bounds(clusters, upper=0.95, lower=0.975)
     assert bounds.lower <= bounds.mean + 1e-9

@@ -70,6 +70,15 @@ def test_the_reference_has_the_most_bits_unless_one_is_marked(read):
     assert quality.reference == "Q8_0"
 
 
+def test_the_measurement_says_how_much_is_compared_and_how_sure_the_bounds_are(read):
+    stated = {"measurement__qualityPrompts": 200, "measurement__qualitySteps": 8}
+    surer = {"measurement__confidence": "0.9", "measurement__requestsPerRun": 60}
+    quality = read(**stated, **surer).quality
+    assert quality is not None
+    settings = quality.settings
+    assert (settings.prompts, settings.steps, settings.confidence) == (200, 8, 0.9)
+
+
 SAME = {
     "the promise": {"slo__ttftP95": "9s"},
     "the limits": {"slo__quality": "Strict"},
@@ -89,6 +98,9 @@ def test_a_comparison_outlives_a_change_of(read, changes):
 
 
 OTHER = {
+    "how many prompts are compared": {"measurement__qualityPrompts": 65},
+    "how many tokens of each answer": {"measurement__qualitySteps": 17},
+    "how sure the bounds are": {"measurement__confidence": "0.9", "measurement__requestsPerRun": 60},
     "the prompts": {INPUT: 48},
     "the engine's build": {"engine": "e2"},
     "the reference": {

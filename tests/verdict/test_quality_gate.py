@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotune.api.v1alpha1.measurement import Measurement
 from slotune.quality.divergence import Divergence, PositionFacts, summarise
 from slotune.quality.limits import BALANCED, STRICT, Limits
 from slotune.verdict.quality_gate import NOT_A_RANKING, judge_damaged, judge_floor, judge_quality
@@ -106,9 +107,33 @@ def test_as_many_positions_as_it_asks_for_decide(limits: Limits, want: Outcome) 
     assert judge_quality(half, QUIET, limits).outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize("agreement", [0.92, 0.925, 0.955])
+def test_the_setting_that_is_advised_is_one_that_the_manifest_takes_and_decides(agreement: float) -> None:
+    limits = Limits("Custom", 0.05, agreement)
+    reason = judge_quality(summarise(facts(16), QUIET.reference_digest, 0.95), QUIET, limits).reason
+    found = re.search(r"set measurement.qualityPrompts to (\d+)", reason)
+    assert found
+    taken = Measurement(quality_prompts=int(found[1]))
+    # Positions come in whole prompts, and the quantile of few prompts is a little wider than was foreseen.
+    enough = summarise(facts(round(1.1 * taken.quality_prompts)), QUIET.reference_digest, 0.95)
+    assert judge_quality(enough, QUIET, limits).outcome is not Outcome.INCONCLUSIVE
+
+
+def test_what_can_never_be_recorded_is_not_advised() -> None:
+    limits = Limits("Custom", 0.05, 0.9355)
+    reason = judge_quality(summarise(facts(16), QUIET.reference_digest, 0.95), QUIET, limits).reason
+    assert "no number of positions that can be recorded" in reason
+
+
+def test_a_pass_says_how_rare_a_kind_of_prompt_may_be_that_was_never_asked() -> None:
+    assert "less than 4.6 % of the traffic may be missing" in judge_quality(GOOD, QUIET, STRICT).reason
+    more = replace(GOOD, prompts=299)
+    assert "less than 1 % of the traffic" in judge_quality(more, QUIET, STRICT).reason
+
+
 def test_at_the_limit_no_number_of_positions_is_promised() -> None:
     at_limit = replace(GOOD, mean_kld=0.01, kld_lower=0.009, kld_upper=0.011)
-    assert "no affordable number of positions" in judge_quality(at_limit, QUIET, STRICT).reason
+    assert "no number of positions that can be recorded" in judge_quality(at_limit, QUIET, STRICT).reason
 
 
 def test_a_limit_within_the_noise_is_an_error_that_names_limit_floor_and_cure() -> None:

@@ -4,7 +4,8 @@ Positions of one prompt err together, so prompts are the independent units, and 
 of cluster totals (Cochran, *Sampling Techniques*, 3rd ed. (1977), §6.3 and §9A). Divergences are skewed: most positions
 hardly differ, a few differ a lot, and a t-bound then lies too low too often. Its quantile is corrected for skewness by
 the monotone transformation of Hall (*J. R. Statist. Soc.* B 54 (1992), 221-228). ``tests/quality/test_bounds.py``
-counts how often the bounds hold. Only ``scipy.special`` is imported: ``scipy.stats`` costs two seconds at start-up.
+counts how often the bounds hold, and how often they do not where what is bad is rare: :func:`unseen_share`. Only
+``scipy.special`` is imported: ``scipy.stats`` costs two seconds at start-up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-__all__ = ["MeanBounds", "ShareBounds", "mean_bounds", "share_bounds", "wilson"]
+__all__ = ["MeanBounds", "ShareBounds", "mean_bounds", "share_bounds", "unseen_share", "wilson"]
 
 _HEAVY_TAIL = 2.0
 """By how much a sample's skewness is raised for the upper bound: with heavy tails it is understated, since the rare
@@ -85,6 +86,15 @@ def share_bounds(clusters: Sequence[Sequence[bool]], *, upper: float, lower: flo
     )
 
 
+def unseen_share(clusters: int, confidence: float) -> float:
+    """The largest share of all prompts that a kind may have of which none is among ``clusters`` drawn ones, 0..1.
+
+    The exact (Clopper-Pearson) upper bound where nothing was seen: (1 - share)^clusters = 1 - confidence. No bound of a
+    mean holds against what is not in the sample at all, so this is said beside it.
+    """
+    return 1.0 if clusters < 1 else float(-math.expm1(math.log1p(-confidence) / clusters))
+
+
 def wilson(share: float, size: float, quantile: float) -> float:
     """Wilson's score bound of a share: below it for a negative ``quantile`` of the normal distribution, else above.
 
@@ -110,7 +120,8 @@ def _clustered(clusters: Sequence[Sequence[float]]) -> tuple[int, float, float, 
     if count < 2 or square == 0:
         return count, mean, 0.0 if count > 1 else math.inf, 0.0
     error = math.sqrt(square * count * count / (count - 1)) / total
-    skewness = math.fsum(residual**3 for residual in residuals) / count / square**1.5
+    scale = math.sqrt(square)  # the third power of a tiny one would be 0
+    skewness = math.fsum((residual / scale) ** 3 for residual in residuals) / count
     return count, mean, error, skewness
 
 

@@ -80,7 +80,7 @@ class QualitySettings:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value}: it must lie between {least} and {most}")
-        if not 0.5 < self.confidence < 1:
-            raise ValueError(f"confidence is {self.confidence}: it must lie between 0.5 and 1, for example 0.95")
+        if not 0.5 <= self.confidence < 1:
+            raise ValueError(f"confidence is {self.confidence}: it must be at least 0.5 and below 1, for example 0.95")
         if self.request_timeout_s <= 0:
             raise ValueError(f"request_timeout_s is {self.request_timeout_s}: it must be above 0")

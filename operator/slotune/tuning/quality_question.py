@@ -1,7 +1,7 @@
 """From ``slo.quality`` to the question that is asked about answers: the limits, the reference, what a result holds for.
 
 Its digest leaves out all that answers do not depend on (the SLO, rates, how often is measured), so that a comparison is
-made once per weights file, KV cache, engine and set of prompts, and outlives a changed promise.
+made once per weights file, KV cache, engine, set of prompts and confidence, and outlives a changed promise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from slotune.api.manifests import Manifests
 from slotune.api.quantities import parse_decimal
+from slotune.api.v1alpha1.measurement import Measurement
 from slotune.api.v1alpha1.slo import SLO
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Arrivals, Demand
@@ -20,7 +21,7 @@ from slotune.load.estimates import demand_identity
 from slotune.quality.limits import Limits, QualitySettings, limits_of
 from slotune.search.problem import QualityQuestion
 
-__all__ = ["quality_question"]
+__all__ = ["quality_question", "quality_settings"]
 
 FORMAT = 1
 """Part of the digest: comparisons of a slotune that compared differently are not reused."""
@@ -40,6 +41,15 @@ def _limits_of(slo: SLO) -> Limits | None:
     )
 
 
+def quality_settings(stated: Measurement) -> QualitySettings:
+    """How much a comparison looks at, and how sure its bounds are, of a LlamaDeployment or a LlamaTrial."""
+    return QualitySettings(
+        prompts=stated.quality_prompts,
+        steps=stated.quality_steps,
+        confidence=float(parse_decimal(stated.confidence, "spec.measurement.confidence")),
+    )
+
+
 def quality_question(
     manifests: Manifests, models: Mapping[str, ModelFacts], demand: Demand, engine: str
 ) -> QualityQuestion | None:
@@ -55,7 +65,7 @@ def quality_question(
     listed = [model for model in stated if model.name in models and model.name not in drafts]
     marked = next((model.name for model in listed if model.reference), None)
     reference = marked or max(listed, key=lambda model: models[model.name].bits_per_weight).name
-    settings = QualitySettings()
+    settings = quality_settings(manifests.deployment.spec.measurement)
     said = {
         "format": FORMAT,
         "reference": models[reference].identity,

@@ -15,6 +15,7 @@ import math
 
 from scipy import special
 
+from slotune.quality.bounds import unseen_share
 from slotune.quality.divergence import Divergence
 from slotune.quality.limits import Limits
 from slotune.verdict.verdicts import Outcome, Verdict
@@ -33,8 +34,8 @@ NOT_A_RANKING = (
 _ROUNDING = 1e-9
 """What a limit may lie below the noise by, so that the one that was advised is accepted."""
 
-_MOST_POSITIONS = 100_000
-"""Beyond it a number of positions is no advice any more."""
+_MOST_POSITIONS = 3_000
+"""In all. A recorded reference has to fit into 1 MB, which holds somewhat more than that."""
 
 
 def judge_quality(measured: Divergence, floor: Divergence, limits: Limits) -> Verdict:
@@ -58,7 +59,11 @@ def judge_quality(measured: Divergence, floor: Divergence, limits: Limits) -> Ve
         return noise
     found = _found(measured, limits)
     if measured.kld_upper <= limits.mean_kld_max and measured.top1_lower >= limits.top1_min:
-        reason = f"{found}; it may be tried, which does not rank it among others that may"
+        rare = 100 * unseen_share(measured.prompts, measured.confidence)
+        reason = (
+            f"{found}; a kind of prompt that makes up less than {rare:.2g} % of the traffic may be missing among them, "
+            "and be answered otherwise; it may be tried, which does not rank it among others that may"
+        )
         return _verdict(Outcome.PASS, "QualityKept", reason, measured)
     if broken := _broken(measured, limits):
         return _verdict(Outcome.FAIL, "QualityTooLow", f"{found}: {' and '.join(broken)}", measured)
@@ -138,11 +143,12 @@ def _what_it_takes(measured: Divergence, limits: Limits) -> str:
     fails = any(broken.values())
     factor = min(needs[name] for name in needs if broken[name]) if fails else max(needs.values())
     more = measured.positions * (factor - 1)
-    if more > _MOST_POSITIONS:
-        return "it lies so near to a limit that no affordable number of positions would decide"
+    if measured.positions + more > _MOST_POSITIONS:
+        return "it lies so near to a limit that no number of positions that can be recorded would decide"
     return (
-        f"about {max(1, math.ceil(more)):,} more positions ({math.ceil(measured.prompts * factor):,} prompts in all) "
-        f"would show whether it {'breaks' if fails else 'keeps'} the limits"
+        f"about {max(1, math.ceil(more)):,} more positions would show whether it {'breaks' if fails else 'keeps'} the "
+        f"limits: set measurement.qualityPrompts to {math.ceil(measured.prompts * factor)}, of a workload that has as "
+        "many prompts"
     )
 
 

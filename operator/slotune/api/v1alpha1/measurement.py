@@ -64,6 +64,11 @@ class Measurement(Model):
     """Trials between two looks at the baseline's idle speed; 0 never looks."""
     probe_requests: Annotated[int, Field(ge=1, le=100)] = 5
     """Requests, one at a time, that measure a server's speed when idle."""
+    quality_prompts: Annotated[int, Field(ge=2, le=1024)] = 64
+    """Of how many of the workload's prompts answers are compared; fewer where it has fewer, or where their recorded
+    answers would take more than 1 MB."""
+    quality_steps: Annotated[int, Field(ge=1, le=128)] = 16
+    """How many tokens of each of these answers."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         holds(

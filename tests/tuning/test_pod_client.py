@@ -109,6 +109,8 @@ async def test_prompts_are_read_from_the_mounted_key_and_never_shown(tmp_path):
 ANSWERS: dict[str, Any] = {
     "purpose": "Reference",
     "requestRate": "0",
+    "measurement": SPEC["measurement"]
+    | {"confidence": "0.9", "requestsPerRun": 30, "qualityPrompts": 2, "qualitySteps": 5},
     "workload": SPEC["workload"] | {"prompts": {"secretKeyRef": {"name": "prompts", "key": "p.jsonl"}}},
 }
 
@@ -137,6 +139,8 @@ async def test_answers_are_recorded_into_the_log_and_compared_by_the_next_pod(tm
     assert found.result.quality is not None
     assert found.result.quality.mean_kld < 1e-4
     assert found.result.quality.reference_digest == digest
+    assert (found.result.quality.prompts, found.result.quality.positions) == (2, 10)
+    assert found.result.quality.confidence == 0.9
     assert found.reference is None
     summary = result_from_summary((comparing / "end").read_bytes(), found.result.trial)
     assert summary is not None

@@ -45,6 +45,7 @@ from slotune.search.problem import Measurement, QualityQuestion
 from slotune.search.rates import COMPARISON_S, START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.errors import InvalidInputError
+from slotune.tuning.quality_question import quality_settings
 from slotune.tuning.reading import measurement_from
 from slotune.tuning.traffic import demand_of_workload
 from slotune.tuning.trial_objects import trial_of
@@ -164,7 +165,10 @@ async def _about_answers(files: TrialFiles, demand: Demand, base_url: str, liste
     # Whoever reads the numbers judges them; only probabilities that are none fail here, by any limit.
     limits, context = replace(BALANCED, name="a quality limit"), files.spec.context_digest
     question = AnswersQuestion(
-        demand, QualityQuestion(limits, trial.candidate.variant, context=context), context, reference
+        demand,
+        QualityQuestion(limits, trial.candidate.variant, quality_settings(files.spec.measurement), context),
+        context,
+        reference,
     )
 
     async def look(server: LlamaServer, target: Target, base: TrialResult) -> Measured:

@@ -36,11 +36,11 @@ from slotune.load.trace import TraceEntry
 
 __all__ = ["LOAD_REQUESTS", "LOAD_S", "CanaryLoad", "LoadPrompt", "load_size", "one_is_taken"]
 
-LOAD_REQUESTS = 16
+LOAD_REQUESTS = 8
 """Most prompts of the load that go out with one round of canaries."""
-LOAD_TOKENS = 16
+LOAD_TOKENS = 8
 """Most tokens that each answers: it has to be there while canaries come and go, not to be finished."""
-LOAD_S = 5.0
+LOAD_S = 10.0
 """Seconds of reading, at the idle server's speed, that they may come to together."""
 POLL_S = 0.005
 """Pause between two questions whether a slot was taken."""

@@ -37,6 +37,9 @@ _FACT_LINES: Final = (
     (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),
     (("fit_changes",), rb"context size reduced from|failed to fit params to free device memory"),
     (("config_files",), rb"using config file: "),
+    (("parameters",), rb"\bmodel params +="),
+    (("experts",), rb"\bn_expert +="),
+    (("experts_used",), rb"\bn_expert_used +="),
     (("ready",), rb"\bmodel loaded\s*$"),
 )
 """Fields of LogFacts and the line that states them; of two patterns for one field, the first that is there."""

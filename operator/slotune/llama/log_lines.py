@@ -76,6 +76,12 @@ class LogFacts:
     """INI files that llama-server read behind its command line."""
     ready: bool = False
     """The model was loaded."""
+    parameters: float | None = None
+    """Weights of the model, as rounded in the log; with a mixture of experts all of them."""
+    experts: int | None = None
+    """Experts of each layer; 0 is a dense model."""
+    experts_used: int | None = None
+    """How many of them take part in a token."""
 
     @property
     def model_bytes(self) -> int:
@@ -157,6 +163,9 @@ def parse_log(text: str) -> LogFacts:
         fit_changes=_all(r"(context size reduced from [^\n]*|failed to fit params to free device memory[^\n]*)", text),
         config_files=_all(r"using config file: ([^\n]+)", text),
         ready=bool(re.search(r"\bmodel loaded\s*$", text, re.MULTILINE)),
+        parameters=_parameters(text),
+        experts=_number(r"\bn_expert +=+ +(\d+)", text),
+        experts_used=_number(r"\bn_expert_used +=+ +(\d+)", text),
     )
 
 
@@ -179,6 +188,11 @@ def _all(pattern: str, text: str) -> tuple[str, ...]:
 def _number(pattern: str, text: str) -> int | None:
     match = _last(pattern, text)
     return int(match[1]) if match else None
+
+
+def _parameters(text: str) -> float | None:
+    match = _last(r"\bmodel params +=+ +([\d.]+) ([KMBT])\b", text)
+    return float(match[1]) * 1000 ** ("KMBT".index(match[2]) + 1) if match else None
 
 
 def _build(text: str) -> str | None:

@@ -99,9 +99,11 @@ def test_what_others_measured_may_deny_it_but_not_show_it():
     assert not is_kept(asked, BEST, 2, TWICE, [missed(BEST, 2.0, Outcome.FAIL)])
 
 
-def test_what_runs_today_takes_one_pass_and_nothing_against_it():
-    asked = problem([TODAY, BEST])
-    once = [passed(TODAY, 3.0)]
-    assert is_kept(asked, TODAY, 2, once, confirmed=False)
-    assert not is_kept(asked, TODAY, 2, [], confirmed=False)
-    assert not is_kept(asked, TODAY, 2, once, [missed(TODAY, 3.0, Outcome.FAIL, 1)], confirmed=False)
+@pytest.mark.parametrize("today", [TODAY, GUESSING], ids=["today", "today, guessing"])
+def test_what_runs_today_takes_one_pass_and_nothing_against_it(today):
+    asked = replace(problem([TODAY, BEST, GUESSING]), baseline=today)
+    once = [passed(today, 3.0)]
+    assert is_kept(asked, today, 2, once, stays=True)
+    assert not is_kept(asked, today, 2, once)
+    assert not is_kept(asked, today, 2, [], stays=True)
+    assert not is_kept(asked, today, 2, once, [missed(today, 3.0, Outcome.FAIL, 1)], stays=True)

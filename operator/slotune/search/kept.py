@@ -62,7 +62,7 @@ def is_kept(
     shown: Sequence[TrialResult],
     against: Sequence[TrialResult] = (),
     *,
-    confirmed: bool = True,
+    stays: bool = False,
 ) -> bool:
     """Whether ``replicas`` servers of ``candidate`` are shown to keep the promise.
 
@@ -72,7 +72,7 @@ def is_kept(
         replicas: servers that share the peak.
         shown: trials that may show it.
         against: more trials that may say otherwise.
-        confirmed: whether it takes a confirmation; what runs today stays without one.
+        stays: whether it runs today, and stays because the budget ended: then a pass that nothing denies is enough.
     """
     owed = problem.demand.peak_rate / replicas
     own = [result for result in shown if result.trial.candidate == candidate and _is_full(result.trial)]
@@ -80,10 +80,16 @@ def is_kept(
     first = [result.trial for result in passes if result.trial.seed_block == 0]
     again = [r.trial for r in passes if r.trial.purpose is Purpose.CONFIRM and r.trial.seed_block > 0]
     others = [*shown, *against]
-    return _answers_hold(problem, candidate, shown) and any(
-        not _is_denied(candidate, trial.rate, others)
-        and (not must_hold_half(candidate, problem.baseline) or _holds_half(candidate, trial.rate, shown))
-        for trial in (again if confirmed and first else first if not confirmed else ())
+    if stays:
+        return any(not _is_denied(candidate, trial.rate, others) for trial in first)
+    halves = must_hold_half(candidate, problem.baseline)
+    return (
+        bool(first)
+        and _answers_hold(problem, candidate, shown)
+        and any(
+            not _is_denied(candidate, trial.rate, others) and (not halves or _holds_half(candidate, trial.rate, shown))
+            for trial in again
+        )
     )
 
 

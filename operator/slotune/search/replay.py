@@ -264,7 +264,7 @@ def _keeps_promise(recorded: RecordedSearch, decision: Decision, told: Sequence[
         return True
     todays = decision.kind is DecisionKind.BUDGET_EXHAUSTED and choice.candidate == problem.baseline
     stays = todays and choice.replicas == problem.replicas_today
-    return is_kept(problem, choice.candidate, choice.replicas, told, recorded.results, confirmed=not stays)
+    return is_kept(problem, choice.candidate, choice.replicas, told, recorded.results, stays=stays)
 
 
 def _holds_half(known: Sequence[TrialResult], rate: float) -> bool:

@@ -102,7 +102,7 @@ _OURS = re.compile(
 )
 
 _TOPICS: tuple[tuple[Topic, bytes], ...] = (
-    (Topic.NO_USABLE_GPU, rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP)"),
+    (Topic.NO_USABLE_GPU, rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)"),
     (Topic.LAYERS_OFFLOADED, rb"offloaded \d+/\d+ layers to GPU"),
     (
         Topic.FLASH_ATTENTION_FALLBACK,
@@ -171,7 +171,7 @@ _MARKS = (
     (
         Mark.EARLY,
         re.compile(
-            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP)|using config file: |error: invalid argument|error while handling"
+            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: |error: invalid argument|error while handling"
         ),
     ),
     (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),

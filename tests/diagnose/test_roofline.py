@@ -18,7 +18,8 @@ from slotune.llama.server_answers import Metrics, ModelMeta
 EIGHT_B = ModelMeta("chat", parameters=8_000_000_000, size_bytes=16_000_000_000)
 SERVER = ServerLook("http://127.0.0.1:8080", model=EIGHT_B)
 PROBE = ProbeFacts(4, 4000, 0.01, prefill_tokens_per_s=3000.0, decode_step_s=0.08)
-SYMPTOMS = Symptoms("chat", server=SERVER, probe=PROBE, gpu=GPUFacts("L4", bandwidth_bytes_per_s=300e9))
+DENSE = LogStory("log", LogFacts(experts=0))
+SYMPTOMS = Symptoms("chat", log=DENSE, server=SERVER, probe=PROBE, gpu=GPUFacts("L4", bandwidth_bytes_per_s=300e9))
 
 
 def known(symptoms: Symptoms) -> Roofline:
@@ -42,7 +43,7 @@ def test_a_prompt_token_takes_two_operations_for_each_parameter():
 
 
 def test_keys_and_values_of_a_half_full_slot_are_read_too():
-    facts = LogFacts(kv_buffers={"CUDA0": 4_000_000_000}, context_total=32_768, context_per_slot=8192)
+    facts = LogFacts(experts=0, kv_buffers={"CUDA0": 4_000_000_000}, context_total=32_768, context_per_slot=8192)
     found = known(replace(SYMPTOMS, log=LogStory("log", facts)))
     assert (found.context_tokens, found.kv_bytes) == (4096, 500_000_000)
     assert found.decode.at_most == pytest.approx(300e9 / 16.5e9)
@@ -56,7 +57,7 @@ def test_a_device_that_nobody_knows_has_no_bound_and_none_is_made_up():
 
 
 def test_without_the_size_of_the_weights_it_says_what_would_tell():
-    assert "--model" in str(roofline_of(replace(SYMPTOMS, server=None)))
+    assert "--model" in str(roofline_of(replace(SYMPTOMS, server=None, log=None)))
 
 
 def test_a_nodes_label_names_the_device():
@@ -67,7 +68,9 @@ def test_a_nodes_label_names_the_device():
 
 def test_a_share_above_all_says_that_the_device_is_another():
     found = known(replace(SYMPTOMS, gpu=GPUFacts("mine", bandwidth_bytes_per_s=1e9)))
-    assert "faster than was declared" in found.sentences[0]
+    assert "more than that" in found.sentences[0]
+    assert "faster than was declared" in found.sentences[-1]
+    assert not found.is_sure
 
 
 def test_speeds_of_a_shared_batch_are_called_that():
@@ -87,12 +90,37 @@ def test_counters_of_a_server_that_has_hardly_worked_say_nothing():
     assert found.decode.seen is None
 
 
+MOE = LogFacts(model_buffers={"CUDA0": 84_800_000_000}, parameters=79.7e9, experts=512, experts_used=10)
+
+
+def test_of_a_mixture_of_experts_at_least_the_part_that_a_token_asks_is_read():
+    symptoms = replace(SYMPTOMS, server=None, log=LogStory("log", MOE), gpu=GPUFacts("RTX 5090", 1792e9))
+    found = known(symptoms)
+    assert found.weights_bytes == round(84_800_000_000 * 10 / 512)
+    assert found.decode.at_most == pytest.approx(1792e9 / found.weights_bytes)
+    assert found.prefill.at_most == pytest.approx(209e12 / (2 * 79.7e9 * 10 / 512))
+    assert "a token reads at least 1.66 GB of weights" in found.sentences[0]
+
+
+def test_where_nobody_says_whether_it_is_one_the_bound_may_not_hold_and_says_so():
+    found = known(replace(SYMPTOMS, log=None))
+    assert found.is_dense is None
+    assert "a token reads up to 16 GB of weights" in found.sentences[0]
+    assert "a mixture of experts reads only some of its weights" in found.sentences[-1]
+
+
+def test_each_half_that_is_not_known_names_what_it_lacks():
+    found = known(replace(SYMPTOMS, gpu=GPUFacts("mine", bandwidth_bytes_per_s=300e9)))
+    assert "operations/s" in found.sentences[1]
+    assert "memory bandwidth" not in found.sentences[1]
+
+
 @given(weights=st.integers(10**6, 10**12), bandwidth=st.floats(1e9, 1e13), step=st.floats(1e-4, 10))
 def test_half_the_bytes_allow_twice_the_speed(weights: int, bandwidth: float, step: float):
     def at(size: int) -> Roofline:
         server = replace(SERVER, model=replace(EIGHT_B, size_bytes=size))
         probe = replace(PROBE, decode_step_s=step)
-        return known(Symptoms("x", server=server, probe=probe, gpu=GPUFacts("mine", bandwidth)))
+        return known(Symptoms("x", log=DENSE, server=server, probe=probe, gpu=GPUFacts("mine", bandwidth)))
 
     whole, half = at(2 * weights), at(weights)
     assert half.decode.at_most == pytest.approx(2 * (whole.decode.at_most or 0))
@@ -105,7 +133,9 @@ def test_half_the_bytes_allow_twice_the_speed(weights: int, bandwidth: float, st
         ("NVIDIA L4", 300e9),
         ("2 x NVIDIA L40S", 864e9),
         ("NVIDIA-A10G", 600e9),
-        ("Tesla T4", 300e9),
+        ("Tesla T4", 320e9),
+        ("NVIDIA A100-SXM4-80GB", 2039e9),
+        ("AMD Instinct MI300X", 5300e9),
         ("NVIDIA GeForce RTX 4090", 1008e9),
         ("NVIDIA H100 PCIe", 2000e9),
     ],
@@ -116,6 +146,21 @@ def test_names_as_drivers_write_them_are_known(name: str, bandwidth: float):
     assert found[0] == bandwidth
 
 
-@pytest.mark.parametrize("name", ["L400", "NVIDIA T400", "cpu-core", "", "AMD Instinct MI300X"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "L400",
+        "NVIDIA T400",
+        "cpu-core",
+        "",
+        "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA GeForce RTX 4080 SUPER",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA A10-4Q",
+        "GRID T4-8Q",
+    ],
+)
 def test_a_name_that_only_looks_alike_is_not_known(name: str):
     assert known_accelerator(name) is None

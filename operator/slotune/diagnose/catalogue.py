@@ -24,6 +24,7 @@ from slotune.diagnose.rules import (
     load,
     logs,
     memory,
+    prefill,
     queue,
     reuse,
     sampling,
@@ -36,6 +37,7 @@ __all__ = ["ALL_RULES", "ENTRIES", "by_id"]
 _RULE_MODULES: Final = (
     gpu,
     kernels,
+    prefill,
     batch,
     memory,
     reuse,

@@ -82,6 +82,7 @@ def test_a_neighbour_whose_memory_is_missing_for_layers_costs() -> None:
 def test_a_neighbour_beside_a_slow_token_costs() -> None:
     slow = of(
         device=watched(others=1),
+        log=log(facts={"experts": 0}),
         probe=probe(decode_step_s=0.2),
         server=server(model=ModelMeta("m", size_bytes=5 * 10**9)),
         gpu=GPUFacts("NVIDIA L4", bandwidth_bytes_per_s=300e9),

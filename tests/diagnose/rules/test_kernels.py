@@ -157,7 +157,15 @@ H200 = GPUFacts("NVIDIA H200", bandwidth_bytes_per_s=4800 * GB)
 
 
 def asked_alone(step_s: float, gpu: GPUFacts = L4, **more: Any) -> Symptoms:
-    return of(server=server(model=EIGHT_B), probe=probe(decode_step_s=step_s, **more), gpu=gpu)
+    dense = log(facts={"experts": 0})
+    return of(log=dense, server=server(model=EIGHT_B), probe=probe(decode_step_s=step_s, **more), gpu=gpu)
+
+
+def test_where_experts_may_sit_idle_nobody_is_accused() -> None:
+    silent = of(server=server(model=EIGHT_B), probe=probe(decode_step_s=0.17), gpu=L4)
+    assert is_undecided(RULES, "SLT012", silent)
+    mixture = log(facts={"experts": 64, "experts_used": 8})
+    assert is_undecided(RULES, "SLT012", of(log=mixture, **{k: getattr(silent, k) for k in ("server", "probe", "gpu")}))
 
 
 def test_a_token_that_takes_ten_times_as_long_as_reading_the_weights_is_found() -> None:

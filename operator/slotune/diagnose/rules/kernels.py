@@ -224,6 +224,8 @@ def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
     seen, at_most = roofline.decode.seen, roofline.decode.at_most
     if at_most is None:
         return Undecided("the GPU's memory bandwidth: --bandwidth, or --gpu-class with a known device")
+    if roofline.is_dense is not True or not roofline.is_sure:
+        return Undecided("--model FILE.gguf: how many of the weights take part in a token")
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: the speed of one request alone")
     step, floor = 1 / seen.tokens_per_s, 1 / at_most

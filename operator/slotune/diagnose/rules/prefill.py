@@ -1,0 +1,74 @@
+"""Is the prompt read as fast as the GPU can compute? The question that people ask first, put beside its bound."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.durations import seconds
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
+from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules.placement import Backend, backend_of
+from slotune.diagnose.symptoms import Symptoms
+
+__all__ = ["ENTRIES", "RULES"]
+
+PREFILL_FAR_BELOW: Final = Entry(
+    id="SLT013",
+    code="PrefillFarBelowRoofline",
+    item=Item.KERNELS,
+    title="Prompts are read far slower than the GPU can compute",
+    cause="A prompt is arithmetic, and this one takes many times what the GPU's operations/s allow: some of it runs "
+    "elsewhere (layers, experts or attention on the CPU), with a kernel that was not made for this, or in pieces that "
+    "are too small to fill the GPU.",
+    first="Read the log's start at -lv 4: all layers must be on the GPU, flash attention on, no line about a missing "
+    "kernel; then try --ubatch-size 512 or more.",
+    avoid="Do not quantize further: fewer bytes do not make arithmetic faster. Do not buy a larger GPU for this one's "
+    "unused part.",
+    verify="Send one prompt of 1,000 tokens or more to the idle server (--probe): prompt tokens/s rise.",
+    knobs=("gpuLayers", "flashAttention", "uBatchSize"),
+    binds="TTFTPrefill",
+)
+
+TIMES_THE_FLOOR: Final = 20
+"""Kernels for quantized weights reach a fifth to a half of the data sheet's operations/s; a twentieth has a cause."""
+BESIDE_S: Final = 0.1
+"""Launches, the first pass, small pieces: what a short prompt takes beside its arithmetic."""
+PROMPT_TOKENS: Final = 512
+"""Where nobody says how long the prompts were: as many as fill a batch."""
+
+
+def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    if backend_of(symptoms) is Backend.CPU:
+        return Clear("no GPU is in use, so no GPU's arithmetic bounds it")
+    roofline = roofline_of(symptoms)
+    return Undecided(roofline) if isinstance(roofline, str) else _held_against(roofline, symptoms)
+
+
+def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | Undecided:
+    seen, at_most = roofline.prefill.seen, roofline.prefill.at_most
+    if at_most is None:
+        return Undecided("the GPU's name, for its operations/s, and how many weights there are (a log with -lv 4)")
+    if roofline.is_dense is None or not roofline.is_sure:
+        return Undecided("--model FILE.gguf: how many of the weights take part in a token")
+    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
+        return Undecided("--probe: how fast one prompt is read alone")
+    tokens = PROMPT_TOKENS if symptoms.probe is None else symptoms.probe.prompt_tokens
+    took, floor = tokens / seen.tokens_per_s, tokens / at_most
+    usual = TIMES_THE_FLOOR * floor + BESIDE_S
+    if took <= usual:
+        return Clear(f"{tokens:,} tokens alone take {seconds(took)}, the arithmetic {seconds(floor)}", (seen.evidence,))
+    return Finding(
+        PREFILL_FAR_BELOW,
+        f"{tokens:,} tokens alone take {seconds(took)} to read, {roofline.device or 'the GPU'} can compute them in "
+        f"{seconds(floor)}",
+        (seen.evidence, *roofline.evidence),
+        confidence=Confidence.LIKELY,
+        cost=Cost(took - usual, (took - usual) / took),
+    )
+
+
+ENTRIES: Final = (PREFILL_FAR_BELOW,)
+
+RULES: Final = (Rule(PREFILL_FAR_BELOW.id, Item.KERNELS, _far_below),)

@@ -1,0 +1,52 @@
+"""A prompt's speed is held against the arithmetic of its GPU, and nobody is accused whose bound is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotune.diagnose.rules.prefill import RULES
+from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
+from slotune.llama.log_lines import LogFacts
+from slotune.llama.log_story import LogStory
+from slotune.llama.server_answers import ModelMeta
+from tests.diagnose.rules.building import found, is_clear, is_undecided
+
+DENSE = LogStory("log", LogFacts(experts=0, model_buffers={"CUDA0": 16_000_000_000}))
+EIGHT_B = ServerLook(
+    "http://127.0.0.1:8080", model=ModelMeta("chat", parameters=8_000_000_000, size_bytes=16_000_000_000)
+)
+
+
+def alone(prefill: float, tokens: int = 512) -> ProbeFacts:
+    return ProbeFacts(4, tokens, 0.01, prefill_tokens_per_s=prefill, decode_step_s=0.06)
+
+
+L4 = Symptoms("chat", log=DENSE, server=EIGHT_B, gpu=GPUFacts("NVIDIA L4"))
+
+
+def test_8_b_at_100_tokens_a_second_on_a_gpu_that_could_compute_7562_has_a_cause() -> None:
+    said = found(RULES, "SLT013", replace(L4, probe=alone(100.0)))
+    assert "512 tokens alone take 5.1 s to read, NVIDIA L4 can compute them in 68 ms" in said.sentence
+    assert said.cost.ttft_share is not None
+    assert 0.6 < said.cost.ttft_share < 0.8
+
+
+def test_half_a_second_for_the_same_prompt_is_as_kernels_are() -> None:
+    assert is_clear(RULES, "SLT013", replace(L4, probe=alone(1000.0)))
+
+
+def test_a_small_model_on_a_fast_gpu_is_not_accused_of_its_launches() -> None:
+    small = replace(EIGHT_B, model=ModelMeta("tiny", parameters=135_000_000, size_bytes=270_000_000))
+    assert is_clear(RULES, "SLT013", replace(L4, server=small, gpu=GPUFacts("NVIDIA H200"), probe=alone(8000.0)))
+
+
+def test_without_a_probe_a_device_or_a_word_about_experts_it_stays_open() -> None:
+    assert is_undecided(RULES, "SLT013", L4)
+    assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=None))
+    assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=GPUFacts("mine", 300e9)))
+    silent = replace(DENSE, facts=replace(DENSE.facts, experts=None))
+    assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), log=silent))
+
+
+def test_others_in_the_batch_say_nothing_about_a_prompt_alone() -> None:
+    assert is_undecided(RULES, "SLT013", replace(L4, probe=replace(alone(100.0), was_idle=False)))

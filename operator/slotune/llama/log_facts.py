@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from slotune.llama.log_devices import DEVICE_LINE
+
 __all__ = ["fact_lines"]
 
 _FACT_LINES: Final = (
@@ -33,6 +35,7 @@ _FACT_LINES: Final = (
     (("backend_sampling",), rb"setting backend sampler for seq_id"),
     (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
     (("no_usable_gpu",), rb"no usable GPU found"),
+    (("devices",), DEVICE_LINE.encode()),
     (("flash_attention_fallback",), rb"Flash Attention (?:is assigned to device|not supported)"),
     (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),
     (("fit_changes",), rb"context size reduced from|failed to fit params to free device memory"),

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from slotune.llama.log_devices import devices_found
+
 __all__ = ["LogFacts", "parse_log"]
 
 MIB = 1024 * 1024
@@ -66,6 +68,8 @@ class LogFacts:
     backend_sampling_error: str | None = None
     """The line that says why they were not."""
     no_usable_gpu: bool = False
+    devices: tuple[str, ...] = ()
+    """GPUs that a back end found, whether anything lies on them or not: names, or ``2 CUDA devices`` without names."""
     flash_attention_fallback: str | None = None
     """The line that says why flash attention was given up or left to another device."""
     kernel_fallback: str | None = None
@@ -158,6 +162,7 @@ def parse_log(text: str) -> LogFacts:
         backend_sampling=True if "setting backend sampler for seq_id" in text else None,
         backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
         no_usable_gpu="no usable GPU found" in text,
+        devices=devices_found(text),
         flash_attention_fallback=fallback[1].strip() if fallback else None,
         kernel_fallback=_word(r"no FlashAttention vector kernel compiled for K/V types (\S+?)[,\s]", text),
         fit_changes=_all(r"(context size reduced from [^\n]*|failed to fit params to free device memory[^\n]*)", text),

@@ -14,6 +14,7 @@ from slotune.diagnose.rules.gpu import RULES
 from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts
 from slotune.llama.log_lines import parse_log
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
+from slotune.llama.log_stream import LogReader
 from slotune.load.nvidia_smi import DeviceSnapshot
 from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, pod, server
 
@@ -37,6 +38,18 @@ def story(name: str) -> LogStory:
     return LogStory(name, facts, starts=1, verbosity=4)
 
 
+def read(text: str) -> LogStory:
+    """As a file with this text is read."""
+    reader = LogReader("server.log")
+    reader.feed(text.encode())
+    (story,) = reader.finish()
+    return story
+
+
+def kept(name: str) -> LogStory:
+    return read((LOGS / f"{name}.log").read_text(encoding="utf-8"))
+
+
 # SLT001
 
 
@@ -50,6 +63,76 @@ def test_a_pod_that_holds_a_gpu_and_computes_on_the_cpu_is_critical() -> None:
     assert got.confidence is Confidence.CERTAIN
     assert got.evidence[0] == Evidence(Source.LOG, "CPU_Mapped model buffer size = 4684.00 MiB", 12)
     assert "4,684 MiB" in got.sentence
+
+
+UNUSED = ("cuda_unused", "cuda_unused_new_build", "vulkan_unused")
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_gpu_that_the_log_names_and_that_got_no_layer_is_not_called_absent(name: str) -> None:
+    got = found(RULES, "SLT001", of(log=kept(name)))
+    assert got.confidence is Confidence.LIKELY, "nobody showed the arguments: it may have been told to"
+    assert "none on a GPU, though there is a GPU: " in got.sentence
+    assert [one.text for one in got.evidence if "layers to GPU" in one.text]
+    assert "-ngl all" in (got.first or "")
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_gpu_that_the_log_names_and_that_no_argument_forbids_is_missed_for_certain(name: str) -> None:
+    got = found(RULES, "SLT001", of(log=kept(name), flags=("-m", "x.gguf", "-c", "4096")), Severity.CRITICAL)
+    assert got.confidence is Confidence.CERTAIN
+    assert is_clear(RULES, "SLT001", of(log=kept(name), flags=("-m", "x.gguf", "-ngl", "0")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ggml_cuda_init: found 1 CUDA devices:",
+        "  Device 0: NVIDIA L4, compute capability 8.9, VMM: yes",
+        "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA L4) - 22000 MiB free",
+        "llama_context:      CUDA0 compute buffer size =  1480.00 MiB",
+        "ggml_cuda_init: found 1 ROCm devices:",
+        "ggml_vulkan: Found 1 Vulkan devices:",
+        "ggml_metal_init: found device: Apple M1",
+    ],
+)
+def test_any_one_line_of_a_device_is_enough(line: str) -> None:
+    text = f"""build: 4967 (1af25fa1) with cc for x86_64-linux-gnu
+main: loading model
+{line}
+load_tensors: offloaded 0/29 layers to GPU
+load_tensors:   CPU_Mapped model buffer size =  4460.45 MiB
+main: model loaded
+"""
+    got = found(RULES, "SLT001", of(log=read(text)))
+    assert any(one.text == line.strip() for one in got.evidence)
+
+
+def test_a_log_without_its_beginning_does_not_say_that_there_is_no_gpu() -> None:
+    text = """load_tensors:   CPU_Mapped model buffer size =  4460.45 MiB
+llama_context: constructing llama_context
+srv          init: initializing slots, n_slots = 1
+"""
+    assert is_undecided(RULES, "SLT001", of(log=read(text)))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("CUDA: system has unsupported display driver / cuda driver combination", "the driver is older"),
+        ("MUSA: system has unsupported display driver / musa driver combination", "the driver is older"),
+        ("ROCm: no ROCm-capable device is detected", "its driver found none"),
+    ],
+)
+def test_every_back_ends_driver_is_heard_when_it_fails(line: str, words: str) -> None:
+    text = f"""ggml_cuda_init: failed to initialize {line}
+build: 6397 (cd08fc3e) with cc for x86_64-linux-gnu
+main: loading model
+main: model loaded
+"""
+    got = ask(RULES, "SLT001", of(log=read(text)))
+    assert isinstance(got, Finding)
+    assert words in got.sentence
 
 
 def test_layers_that_are_said_to_be_offloaded_prove_nothing_without_a_buffer_there() -> None:

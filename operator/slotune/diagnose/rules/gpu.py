@@ -19,14 +19,17 @@ from slotune.diagnose.rules.placement import (
     asks_for_gpus,
     buffers,
     fact,
+    gpu_found,
     gpu_given,
     gpus,
     heard,
     image_backend,
     layers_asked,
+    said,
     told_cpu,
     weights_bytes,
 )
+from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
 from slotune.load.nvidia_smi import DeviceSnapshot
@@ -40,16 +43,23 @@ EMPTY_BYTES: Final = 64 * MIB
 """The same where the size of the weights is not known: any CUDA program takes more than this for its context."""
 OLD_DRIVER: Final = "the driver is older than the CUDA that the image was built with"
 
+GIVE_LAYERS: Final = (
+    "Start it with -ngl all, and without -ngl 0, --device none or LLAMA_ARG_N_GPU_LAYERS=0; builds before --fit put no "
+    "layer on a GPU unless -ngl is stated."
+)
+
 GPU_NOT_USED: Final = Entry(
     id="SLT001",
     code="GPUNotUsed",
     item=Item.GPU,
     title="The model runs on the CPU although there is a GPU for it",
     cause="llama-server starts without an error when it finds no usable GPU: the image has no GPU backend, the driver "
-    "is older than the image's CUDA (ggml-org/llama.cpp#24418), or the container was given no device. Prefill and "
+    "is older than the image's CUDA (ggml-org/llama.cpp#24418), or the container was given no device; and builds "
+    "before --fit leave a GPU that they did find empty unless -ngl is stated (ggml-org/llama.cpp#11367). Prefill and "
     "decode are then many times slower.",
-    first="Take an image for this GPU (server-cuda, server-rocm, server-vulkan) whose CUDA the node's driver knows, "
-    "and let the pod ask for the GPU; llama-server --list-devices shows what it finds.",
+    first="Where the log names a GPU and offloads 0 layers, start it with -ngl all. Else take an image for this GPU "
+    "(server-cuda, server-rocm, server-vulkan) whose CUDA the node's driver knows, and let the pod ask for the GPU; "
+    "llama-server --list-devices shows what it finds.",
     avoid="Do not tune batches, slots or caches: each would be measured on the wrong device.",
     verify="The log at -lv 4 has a model buffer on the GPU (CUDA0 model buffer size), and nvidia-smi shows its memory "
     "in use.",
@@ -79,6 +89,8 @@ def _by_line(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
     if log is None or not (log.facts.no_usable_gpu or log.count(Topic.NO_USABLE_GPU)):
         return None
+    if log.facts.devices:
+        return None  # one back end found none and another did: where the weights lie decides
     lines = heard(log, Topic.NO_USABLE_GPU) or (fact(log, "no_usable_gpu", "no usable GPU found"),)
     given, driver = gpu_given(symptoms), _driver_words(log)
     if given is None and driver is None and symptoms.pod is not None:
@@ -101,10 +113,10 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
     if log is None or not log.facts.model_buffers:
         return None
-    given = gpu_given(symptoms)
+    given, found = gpu_given(symptoms), gpu_found(symptoms)
     asked = given or layers_asked(symptoms)
     evidence = [fact(log, "model_buffers", buffers(log))]
-    if log.facts.layers_offloaded:
+    if log.facts.layers_offloaded is not None:
         offloaded = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
         evidence.append(fact(log, "layers_offloaded", offloaded))
     elif asked is None:
@@ -113,14 +125,18 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
         evidence.append(asked)
     elif symptoms.pod is not None:
         return None  # that the image could use a GPU, and the pod has none, is told by the pod
-    severity, confidence = _weight(surely=given is not None, asked=asked is not None)
+    # Who gave no layers to a GPU that was found may have said so in arguments that nobody showed.
+    maybe_told = given is not None and given == found and not has_defaults(symptoms) and not log.facts.layers_offloaded
+    severity, confidence = _weight(surely=given is not None and not maybe_told, asked=asked is not None)
+    here = f", though there is a GPU: {', '.join(log.facts.devices)}" if log.facts.devices else ""
     return Finding(
         GPU_NOT_USED,
         f"all {log.facts.model_bytes / MIB:,.0f} MiB of weights lie in host memory, none on a GPU"
-        + ("" if asked is not None else ", though this build could use one"),
-        tuple(evidence),
+        + (here or ("" if asked is not None else ", though this build could use one")),
+        tuple(dict.fromkeys(evidence)),
         severity,
         confidence,
+        first=None if not log.facts.devices or log.facts.layers_offloaded else GIVE_LAYERS,
     )
 
 
@@ -137,7 +153,7 @@ def _driver_words(log: LogStory) -> str | None:
     for line in () if seen is None else (seen.first, seen.last):
         if re.search(r"driver version is insufficient|unsupported display driver", line.text):
             return OLD_DRIVER
-        if re.search(r"failed to initialize (?:CUDA|ROCm|HIP)|no (?:CUDA|ROCm)-capable device", line.text):
+        if re.search(r"failed to initialize (?:CUDA|ROCm|HIP|MUSA)|no (?:CUDA|ROCm|MUSA)-capable device", line.text):
             return "it was built for GPUs, and its driver found none"
     return None
 
@@ -196,6 +212,8 @@ def _no_gpu(symptoms: Symptoms) -> Clear | Undecided:
     if gpu_given(symptoms) is not None or layers_asked(symptoms) is not None:
         return Undecided(NEEDS_START)
     if log is not None and log.facts.model_buffers:
+        if symptoms.pod is None and not said(log, details=True):
+            return Undecided(f"whether there is a GPU: {NEEDS_START}, or the server's machine")
         return Clear("it computes on the CPU, and there is no GPU for it", (fact(log, "model_buffers", buffers(log)),))
     if symptoms.pod is not None:
         return Clear("the pod asks for no GPU", (asks_for_gpus(0),))

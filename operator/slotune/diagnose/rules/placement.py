@@ -26,6 +26,7 @@ __all__ = [
     "buffers",
     "build_of",
     "fact",
+    "gpu_found",
     "gpu_given",
     "gpus",
     "heard",
@@ -169,7 +170,7 @@ def told_cpu(symptoms: Symptoms) -> Evidence | None:
 
 
 def gpu_given(symptoms: Symptoms) -> Evidence | None:
-    """Who says that there is a GPU for this server: its pod, or whoever declared or looked at a device."""
+    """Who says that there is a GPU for this server: its pod, whoever declared or looked at a device, or its log."""
     pod = symptoms.pod
     if pod is not None and pod.gpus > 0:
         return asks_for_gpus(pod.gpus)
@@ -178,7 +179,15 @@ def gpu_given(symptoms: Symptoms) -> Evidence | None:
     # A class of hardware may be one without a GPU, so only the name of a known device counts.
     if symptoms.gpu is not None and known_accelerator(symptoms.gpu.name) is not None:
         return Evidence(Source.DEVICE, symptoms.gpu.name)
-    return None
+    return gpu_found(symptoms)
+
+
+def gpu_found(symptoms: Symptoms) -> Evidence | None:
+    """The line of the log by which a back end found a GPU; None also where no such line was kept."""
+    log = symptoms.log
+    if log is None or not log.facts.devices:
+        return None
+    return fact(log, "devices", f"found {', '.join(log.facts.devices)}"[:LONGEST])
 
 
 def layers_asked(symptoms: Symptoms) -> Evidence | None:

@@ -1,0 +1,56 @@
+"""Which GPUs a start of llama-server names: that a device was found says nothing about whether it is used.
+
+Each back end has words of its own, and a server names a device up to four times: as its back end found it, in the list
+of devices, in the plan for their memory, and when it loads a model.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["DEVICE_LINE", "devices_found"]
+
+_KINDS: Final = "CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|MTL|OpenCL|CANN|GPUOpenCL|OpenVINO"
+
+_NAMED: Final = (
+    # "using device CUDA0 (NVIDIA L4) (0000:01:00.0) - 22000 MiB free", at each load of a model
+    rf"using device (?:{_KINDS})\d* \((?P<used>[^\n]+?)\)(?: \([^()\n]*\))? - \d+ MiB free",
+    # "  Device 0: NVIDIA L4, compute capability 8.9, VMM: yes", and "gfx1100 (0x1100)" of ROCm
+    r"\bDevice \d+: (?P<init>[^,\n]+), (?:compute capability|gfx)",
+    # "ggml_vulkan: 0 = NVIDIA L4 (NVIDIA) | uma: 0 | fp16: 1"
+    r"ggml_vulkan: \d+ = (?P<vulkan>[^|\n]+?)(?: \([^()|\n]*\))? *\| uma",
+    r"ggml_metal_\w+: (?:found device|GPU name): +(?P<metal>[^\n]+)",
+    r"ggml_opencl: (?:selected )?device:? +'(?P<opencl>[^'\n]+)",
+    # the list of devices, "  - CUDA0 : NVIDIA L4 (22565 MiB, 22000 MiB free)"
+    rf"- (?:{_KINDS})\d* *: (?P<listed>[^|\n]+?) \(\d+ MiB",
+    # the plan for their memory, "|   - CUDA0 (L4)   | 22565 = 21000 + ..."
+    rf"\|   - (?:{_KINDS})\d* \((?P<planned>[^|\n]+)\) +\|",
+)
+_COUNTED: Final = rf"[Ff]ound (?P<count>[1-9]\d*) (?P<kind>{_KINDS}) devices"
+_BUFFER: Final = rf"(?P<buffer>(?:{_KINDS})\d+) +(?:compute|KV|RS|model) buffer size ="
+"""A buffer on a device: what is there when the log was cut, or kept at a low verbosity, before the rest."""
+DEVICE_LINE: Final = "|".join(re.sub(r"\?P<\w+>", "?:", words) for words in (*_NAMED, _COUNTED, _BUFFER))
+"""Matches a line that names a device, or says how many there are."""
+
+_SOFTWARE: Final = re.compile(r"llvmpipe|SwiftShader|lavapipe|softpipe|Microsoft Basic Render", re.IGNORECASE)
+"""Vulkan devices that are the processor."""
+_SOURCES: Final = (("listed",), ("init", "vulkan", "metal", "opencl"), ("used",), ("planned",), ("kind",), ("buffer",))
+"""The first that names a device counts: they spell the same one differently."""
+_PATTERN: Final = re.compile("|".join((*_NAMED, _COUNTED, _BUFFER)))
+
+
+def devices_found(text: str) -> tuple[str, ...]:
+    """The GPUs that ``text`` names, each once; without a name ``2 CUDA devices``, or the name of a buffer's device."""
+    found: dict[str, dict[str, None]] = {}
+    for match in _PATTERN.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "kind":
+            count = int(match["count"])
+            found.setdefault(kind, {})[f"{count} {match['kind']} device{'s' if count > 1 else ''}"] = None
+        else:
+            found.setdefault(kind, {})[match[kind].strip()] = None
+    for source in _SOURCES:
+        if names := tuple(name for kind in source for name in found.get(kind, ())):
+            return tuple(name for name in names if not _SOFTWARE.search(name))
+    return ()

@@ -1,0 +1,62 @@
+"""A GPU is known by the line of its back end; a processor that calls itself a Vulkan device is none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slotune.llama.log_devices import DEVICE_LINE, devices_found
+from slotune.llama.log_lines import parse_log
+
+LOGS = Path(__file__).parent / "logs"
+
+
+@pytest.mark.parametrize(
+    ("line", "devices"),
+    [
+        ("  Device 0: NVIDIA L4, compute capability 8.9, VMM: yes", ("NVIDIA L4",)),
+        ("  Device 0: AMD Radeon RX 7900 XTX, gfx1100 (0x1100), VMM: no, Wave Size: 32", ("AMD Radeon RX 7900 XTX",)),
+        ("using device CUDA0 (NVIDIA L4) - 22000 MiB free", ("NVIDIA L4",)),
+        ("using device CUDA0 (NVIDIA L4) (0000:01:00.0) - 22000 MiB free", ("NVIDIA L4",)),
+        (
+            "using device Vulkan0 (Intel(R) Arc(TM) 130V GPU) (unknown id) - 900 MiB free",
+            ("Intel(R) Arc(TM) 130V GPU",),
+        ),
+        ("ggml_vulkan: 0 = NVIDIA GeForce RTX 2060 (NVIDIA) | uma: 0 | fp16: 1", ("NVIDIA GeForce RTX 2060",)),
+        ("ggml_vulkan: 0 = llvmpipe (LLVM 15.0.7, 256 bits) (llvmpipe) | uma: 1 | fp16: 1", ()),
+        ("ggml_metal_init: found device: Apple M1 Max", ("Apple M1 Max",)),
+        ("  - CUDA0   : NVIDIA L4 (22565 MiB, 22317 MiB free)", ("NVIDIA L4",)),
+        ("  - CPU     : AMD EPYC 7B13 (64000 MiB, 60000 MiB free)", ()),
+        ("|   - CUDA0 (L4)           | 22565 = 21000 + (1000 =   500 +     300 +     200) +         565 |", ("L4",)),
+        ("|   - Host                 |                  294 =    92 +     180 +      22                |", ()),
+        ("ggml_cuda_init: found 2 ROCm devices:", ("2 ROCm devices",)),
+        ("ggml_vulkan: Found 1 Vulkan devices:", ("1 Vulkan device",)),
+        ("Found 1 SYCL devices:", ("1 SYCL device",)),
+        ("llama_context:      CUDA0 compute buffer size =  1480.00 MiB", ("CUDA0",)),
+        ("llama_context:        CPU compute buffer size =    15.01 MiB", ()),
+        ("load_backend: loaded CUDA backend from /app/libggml-cuda.so", ()),
+        ("ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected", ()),
+        ("ggml_vulkan: No devices found.", ()),
+    ],
+)
+def test_each_back_ends_words_name_its_device(line: str, devices: tuple[str, ...]) -> None:
+    assert devices_found(line) == devices
+    assert bool(re.search(DEVICE_LINE, line)) or not devices
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("cuda_unused", ("NVIDIA L4",)),
+        ("cuda_unused_new_build", ("NVIDIA L4", "NVIDIA A10G")),
+        ("vulkan_unused", ("AMD Radeon RX 7900 XTX (RADV NAVI31)",)),
+        ("cuda_old_build", ("NVIDIA GeForce RTX 4090",)),
+        ("cuda_no_driver", ()),
+        ("gpu_build_without_gpu", ()),
+        ("all_defaults", ()),
+    ],
+)
+def test_a_device_that_is_named_several_times_counts_once(name: str, devices: tuple[str, ...]) -> None:
+    assert parse_log((LOGS / f"{name}.log").read_text(encoding="utf-8")).devices == devices

@@ -38,6 +38,8 @@ def test_what_a_device_did_in_a_run_stands_before_its_requests() -> None:
         "power_w": None,
         "temperature_c": None,
         "clock_reasons": [["SwPowerCap", 12]],
+        "uuids": [],
+        "of_server": True,
         "others": 0,
         "others_memory_bytes": 0,
     }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
-from slotune.load.device_facts import Reading, facts_of
+from slotune.load.device_facts import Reading, device_fault, facts_of
 from slotune.load.records import RunResult
 from slotune.sandbox.device import DeviceLook, DeviceWatch, watch_gpu
 from slotune.sandbox.nvml import Nvml, import_pynvml
@@ -20,7 +22,12 @@ PROBED = Verdict(Outcome.PASS, "the idle server was probed", "Probed", 0.95)
 HEAT = 0x48
 
 
-def read(library: FakeNvml, *, own: frozenset[int] = frozenset(), **environ: str) -> tuple[Reading, ...]:
+BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def read(
+    library: FakeNvml, environ: Mapping[str, str] | None = MappingProxyType({}), *, own: frozenset[int] = frozenset()
+) -> tuple[Reading, ...]:
     devices = Nvml.open(library, own=own, environ=environ)
     return () if devices is None else devices.read()
 
@@ -44,12 +51,12 @@ class Seen:
 
 def test_one_device_says_its_clocks_power_temperature_and_reasons() -> None:
     (one,) = read(FakeNvml(FakeDevice(reasons=0x4)))
-    assert one == Reading("NVIDIA L4", 2040, 6251, 71.5, 62, 0x4, None, 0)
+    assert one == Reading("NVIDIA L4", 2040, 6251, 71.5, 62, 0x4, None, 0, "GPU-11111111", True)
 
 
 def test_what_a_driver_does_not_know_is_left_out_and_nothing_else() -> None:
     (one,) = read(FakeNvml(FakeDevice(name=b"Tesla T4", power_mw=None, reasons=None, memory_clock=None)))
-    assert one == Reading("Tesla T4", 2040, None, None, 62, 0, None, 0)
+    assert one == Reading("Tesla T4", 2040, None, None, 62, 0, None, 0, "GPU-11111111", True)
 
 
 def test_a_binding_that_still_says_throttle_is_understood() -> None:
@@ -78,20 +85,55 @@ def test_the_devices_that_the_server_is_on_are_the_ones_that_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "want"),
+    ("environ", "want"),
     [
-        ("1", ["second"]),
-        ("GPU-2222", ["second"]),
-        ("0,1", ["first", "second"]),
-        ("", ["first", "second"]),
-        ("MIG-of-some-kind", ["first", "second"]),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1"} | BUS, ["second"], id="an index along the bus"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-2222"}, ["second"], id="the beginning of a UUID"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-"}, [], id="a beginning that several have"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "0,1"}, ["first", "second"], id="all of them, in whichever order"),
+        pytest.param({}, ["first", "second"], id="nothing said: all"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": ""}, [], id="the empty list hides all"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "-1"}, [], id="and so does one of none"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1,7,0"} | BUS, ["second"], id="what follows a wrong one is hidden"),
     ],
 )
-def test_where_pids_tell_nothing_the_devices_that_the_server_may_see_count(visible: str, want: list[str]) -> None:
+def test_where_pids_tell_nothing_the_devices_that_the_server_may_see_count(environ, want) -> None:
     library = FakeNvml(FakeDevice("first"), FakeDevice("second", uuid="GPU-22223333", processes={9: 1}))
-    readings = read(library, own=frozenset({1234}), CUDA_VISIBLE_DEVICES=visible)
+    readings = read(library, environ, own=frozenset({1234}))
     assert [one.name for one in readings] == want
-    assert {one.others for one in readings} == {None}, "its PIDs are of another namespace, so nobody is accused"
+    assert all(one.of_server for one in readings)
+    assert {one.others for one in readings} <= {None}, "its PIDs are of another namespace, so nobody is accused"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param(None, id="another container's environment"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "1"}, id="an index that counts from the fastest device"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "MIG-of-some-kind"}, id="a slice of nobody knows which device"),
+    ],
+)
+def test_devices_that_may_be_a_neighbours_are_on_record_and_fault_nobody(environ) -> None:
+    library = FakeNvml(FakeDevice("cool"), FakeDevice("hot", uuid="GPU-2", reasons=HEAT, processes={7: 1}))
+    readings = read(library, environ)
+    assert [(one.name, one.of_server) for one in readings] == [("cool", False), ("hot", False)]
+    found = facts_of([readings])
+    assert found is not None
+    assert found.clock_reasons
+    assert found.uuids == ("GPU-11111111", "GPU-2")
+    assert device_fault(found) is None
+    assert device_fault(replace(found, of_server=True)) is not None
+
+
+def test_one_device_has_one_index_however_they_are_counted() -> None:
+    (one,) = read(FakeNvml(FakeDevice(reasons=HEAT)), {"CUDA_VISIBLE_DEVICES": "0"})
+    assert one.of_server
+
+
+def test_a_device_that_the_server_is_on_is_its_own_whatever_is_said() -> None:
+    library = FakeNvml(FakeDevice("other"), FakeDevice("ours", uuid="GPU-2", processes={42: 1}))
+    (one,) = read(library, None, own=frozenset({42}))
+    assert (one.name, one.of_server) == ("ours", True)
 
 
 def test_every_call_is_made_in_the_threads_own_time_and_the_library_is_let_go() -> None:

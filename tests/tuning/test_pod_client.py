@@ -150,19 +150,22 @@ async def test_answers_are_recorded_into_the_log_and_compared_by_the_next_pod(tm
 
 
 @pytest.mark.engine
-async def test_a_throttled_gpu_makes_the_trial_invalid_where_the_pod_can_see_it(tmp_path, monkeypatch):
+async def test_a_hot_gpu_that_the_pod_sees_is_on_record_and_faults_nobody_since_it_may_be_a_neighbours(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(FakeDevice(reasons=0x48, temperature=91)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # the client's own, which says nothing about the server
     # Seconds of load, so that the device is looked at.
     files = read_trial_files(write_trial(tmp_path / "slotune", requestRate="5"))
     async with server(tmp_path) as process:
         measured = await measure_beside(files, process.base_url, lambda _: None)
     result = measured.result
-    assert result.verdict.outcome is Outcome.INVALID
-    assert "device throttled: NVIDIA L4 was slowed by HwThermalSlowdown" in result.verdict.reason
+    assert result.verdict.outcome is not Outcome.INVALID
     assert result.device is not None
+    assert not result.device.of_server
+    assert result.device.uuids == ("GPU-11111111",)
     assert result.device.temperature_c is not None
     assert result.device.temperature_c.most == 91
-    assert len(measured.runs) == 1, "what a slowed device spoils is not measured to its end"
 
 
 @pytest.mark.engine

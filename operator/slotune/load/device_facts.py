@@ -63,6 +63,10 @@ class Reading:
     others: int | None = None
     """Processes on it beside the server; None when the server cannot be told from them."""
     others_memory_bytes: int = 0
+    uuid: str = ""
+    """Empty where the driver does not say."""
+    of_server: bool = True
+    """Whether the server computes on it. False where nobody can tell: then it may be a neighbour's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,10 @@ class DeviceFacts:
     """Most processes on them beside the server; None when they could not be told apart."""
     others_memory_bytes: int = 0
     """Most memory that these held."""
+    uuids: tuple[str, ...] = ()
+    """Of the devices, sorted, as far as they are known."""
+    of_server: bool = True
+    """Whether the server computes on all of them. Where nobody can tell, they are on record and fault nobody."""
 
 
 def facts_of(looks: Sequence[Sequence[Reading]]) -> DeviceFacts | None:
@@ -116,12 +124,17 @@ def facts_of(looks: Sequence[Sequence[Reading]]) -> DeviceFacts | None:
         clock_reasons=tuple((name, count) for name, count in reasons if count),
         others=max(others, default=None),
         others_memory_bytes=max(reading.others_memory_bytes for reading in readings),
+        uuids=tuple(sorted({reading.uuid for reading in readings} - {""})),
+        of_server=all(reading.of_server for reading in readings),
     )
 
 
 def device_fault(facts: DeviceFacts | None) -> tuple[str, str] | None:
-    """(code, sentence with the cure) of a device that was slowed for its own protection; None for one that was not."""
-    if facts is None:
+    """(code, sentence with the cure) of a device that was slowed for its own protection; None for one that was not.
+
+    None as well for devices of which nobody knows that the server computes on them: a hot neighbour is nobody's fault.
+    """
+    if facts is None or not facts.of_server:
         return None
     seen = dict(facts.clock_reasons)
     for reason, cure in _CURES.items():

@@ -6,7 +6,6 @@ milliseconds and give the interpreter's lock away meanwhile. Who measures asks a
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -87,14 +86,15 @@ def watch_gpu(
 
     Args:
         own: processes of the server, as far as they are known.
-        environ: the server's environment; None takes this process's.
+        environ: the server's environment; None where nobody knows it. With neither processes nor an environment, what
+            is seen may be a neighbour's: it is on record, and faults nobody.
         library: stands for the module ``pynvml``; None imports it, and gives None where it is not installed.
     """
     library = import_pynvml() if library is None else library
     if library is None:
         return nullcontext()
-    processes, environment = frozenset(own), os.environ if environ is None else environ
-    return DeviceWatch(lambda: Nvml.open(library, own=processes, environ=environment))
+    processes = frozenset(own)
+    return DeviceWatch(lambda: Nvml.open(library, own=processes, environ=environ))
 
 
 class DeviceLook:

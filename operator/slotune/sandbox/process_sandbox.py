@@ -156,7 +156,7 @@ class ProcessSandbox:
     ) -> Measured:
         """Measure it, with an eye on its GPU, or on its share of the CPU."""
         if self._problem.hardware[base.trial.candidate.gpu_class].is_gpu:
-            with watch_gpu({process.pid, *descendants(process.pid)}) as device:
+            with watch_gpu({process.pid, *descendants(process.pid)}, environ=os.environ) as device:
                 findings = await measure_server(process.server, target, question, listener, device=device)
             return Measured(findings.on(base), findings.runs)
         before = quota_counts(process.pid)

@@ -9,6 +9,8 @@ from slotune.tuning.status_values import exact
 
 __all__ = ["device_of", "device_status"]
 
+_MOST_DEVICES = 16
+
 
 def device_status(facts: DeviceFacts | None) -> TrialDevice | None:
     """The device; None where nobody could watch one."""
@@ -24,6 +26,8 @@ def device_status(facts: DeviceFacts | None) -> TrialDevice | None:
         clock_reasons={name: values.count(looks) for name, looks in facts.clock_reasons},
         others=None if facts.others is None else values.count(facts.others),
         others_memory_bytes=min(values.count(facts.others_memory_bytes), 2**53),
+        uuids=tuple(values.line(uuid) for uuid in facts.uuids[:_MOST_DEVICES]),
+        of_server=facts.of_server,
     )
 
 
@@ -43,6 +47,8 @@ def device_of(said: TrialDevice | None) -> DeviceFacts | None:
         clock_reasons=tuple((name, said.clock_reasons[name]) for name in (*known, *unknown)),
         others=said.others,
         others_memory_bytes=said.others_memory_bytes,
+        uuids=said.uuids,
+        of_server=said.of_server,
     )
 
 

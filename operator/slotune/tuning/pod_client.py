@@ -40,7 +40,7 @@ from slotune.sandbox.measurement import Question, ServerWedgedError, measure_ser
 from slotune.sandbox.outcomes import broken, failed, invalid, mismatched, not_measured
 from slotune.sandbox.protocol import Measured, ProgressListener
 from slotune.sandbox.reference_check import read_reference
-from slotune.search.finalists import measurement_for
+from slotune.search.finalists import measurement_for, stops_early
 from slotune.search.problem import Measurement, QualityQuestion
 from slotune.search.rates import COMPARISON_S, START_ALLOWANCE_S, requests_per_run, seconds_at
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -179,7 +179,8 @@ async def _about_answers(files: TrialFiles, demand: Demand, base_url: str, liste
 
 def _load(question: Question, listener: ProgressListener) -> _Work:
     async def measure(server: LlamaServer, target: Target, base: TrialResult) -> Measured:
-        # A pod's GPU belongs to the server's container: it shows here only where the runtime shows it to all of them.
+        # A pod's GPU belongs to the server's container: it shows here only where the runtime shows it to all of them,
+        # and then so do those of others. Neither the server's PIDs nor its environment are known on this side.
         with watch_gpu() as device:
             findings = await measure_server(server, target, question, listener, device=device)
         return Measured(findings.on(base), findings.runs)
@@ -206,6 +207,7 @@ def _question(spec: LlamaTrialSpec, demand: Demand, wedge_limit_s: float) -> Que
         trial.candidate.parallel_slots if trial.candidate.cache_prompt else 0,
         wedge_limit_s,
         lot=trial.key(spec.context_digest),
+        stops_early=stops_early(trial),
     )
 
 

@@ -236,6 +236,10 @@ class TrialDevice(StatusModel):
     """Most processes on it beside the server; absent when they could not be told apart."""
     others_memory_bytes: Bytes = 0
     """Most memory that these held."""
+    uuids: Annotated[tuple[ShortText, ...], Items(most=16)] = ()
+    """Which devices they were."""
+    of_server: bool = True
+    """Whether the server is known to compute on all of them. Else they may be a neighbour's, and fault nobody."""
 
 
 class TrialCache(StatusModel):

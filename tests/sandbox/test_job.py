@@ -45,9 +45,16 @@ CPU = gpu_class()
 
 
 def job(template: Object = UNTIDY, server: TrialServer = SERVER, of: GPUClass = L4, **more: Any) -> Object:
-    sandbox = Sandbox.from_manifest(more.pop("sandbox", {}))
+    sandbox, node = Sandbox.from_manifest(more.pop("sandbox", {})), more.pop("node", None)
     return trial_job(
-        trial(**more), template, server, gpu_class=of, sandbox=sandbox, client=ClientImage("slotune:1"), measuring_s=600
+        trial(**more),
+        template,
+        server,
+        gpu_class=of,
+        sandbox=sandbox,
+        client=ClientImage("slotune:1"),
+        measuring_s=600,
+        node=node,
     )
 
 
@@ -229,6 +236,18 @@ def test_at_most_one_trial_per_node_in_all_namespaces_beside_the_users_own_rules
     assert ours["labelSelector"]["matchExpressions"] == [{"key": "slotune.dev/trial", "operator": "Exists"}]
     assert ours["namespaceSelector"] == {}
     assert ours["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_a_node_is_a_wish_beside_the_users_own_and_never_a_must():
+    before = pod()["affinity"]
+    after = pod(node="gpu-7")["affinity"]
+    (wish,) = after["nodeAffinity"].pop("preferredDuringSchedulingIgnoredDuringExecution")[-1:]
+    assert wish["weight"] == 100
+    assert wish["preference"] == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}
+    assert after["podAntiAffinity"] == before["podAntiAffinity"]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    assert after["nodeAffinity"].get(required) == before.get("nodeAffinity", {}).get(required)
+    assert pod(node=None)["affinity"] == before
 
 
 def test_the_class_decides_the_node():

@@ -97,7 +97,7 @@ def test_a_result_ends_the_trial_with_its_record_and_what_it_is_true_for():
     assert isinstance(judgement, Ended)
     assert judgement.result.verdict == PASSED.verdict
     assert judgement.record == b"all requests"
-    assert judgement.environment.node == "gpu-1"
+    assert judgement.environment.node == judgement.result.node == "gpu-1"
     assert judgement.environment.image == "docker.io/library/llama.cpp@sha256:bbbb"
     assert judgement.environment.slotune
 

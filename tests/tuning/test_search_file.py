@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from slotune.load.demand import Arrivals, Prompt
+from slotune.load.device_facts import DeviceFacts
 from slotune.search.problem import Measurement
 from slotune.search.replay import Comparison, RecordedAnswer, RecordedSearch, replay
 from slotune.tuning.search_file import SCHEMA, SearchFileError, from_bytes, read_search, to_bytes
@@ -48,6 +49,20 @@ def test_the_same_search_gives_the_same_bytes():
 def test_what_was_read_is_written_again_without_a_change():
     once = to_bytes(search(), version="1", packed=False)
     assert to_bytes(from_bytes(once, FILE), version="1", packed=False) == once
+
+
+def test_a_node_is_a_number_in_it_so_that_what_ran_together_still_did():
+    written = search()
+    names = ["gpu-7.example", "", "gpu-3.example", "gpu-7.example"]
+    device = DeviceFacts("NVIDIA L4", 3, uuids=("GPU-1234",))
+    named = tuple(
+        replace(result, node=names[at % 4], device=device if at == 0 else None)
+        for at, result in enumerate(written.results)
+    )
+    content = to_bytes(replace(written, results=named), version="1", packed=False)
+    assert b"example" not in content
+    assert b"GPU-1234" not in content
+    assert [r.node for r in from_bytes(content, FILE).results][:4] == ["node-1", "", "node-2", "node-1"]
 
 
 def test_no_prompt_no_path_no_log_and_no_secret_is_in_it():

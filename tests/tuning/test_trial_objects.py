@@ -127,6 +127,8 @@ def devices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[DeviceFacts]
         clock_reasons=reasons,
         others=st.none() | counts,
         others_memory_bytes=counts,
+        uuids=st.lists(st.sampled_from(["GPU-1111", "GPU-2222"]), unique=True).map(tuple),
+        of_server=st.booleans(),
     )
 
 
@@ -205,6 +207,7 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
         quality=st.none() | comparisons(numbers),
         reference=st.sampled_from(["", DIGEST]),
         device=st.none() | devices(numbers),
+        node=st.sampled_from(["", "gpu-7.example"]),
     ).map(with_the_reference_compared)
 
 
@@ -274,6 +277,7 @@ def test_no_result_makes_an_invalid_object(result: TrialResult):
         memory_bytes=-1,
         compute_buffer_bytes=2**80,
         started_at="yesterday",
+        node="no name!\n",
     )
     back = result_of(through_the_api_server(hostile))
     assert back is not None

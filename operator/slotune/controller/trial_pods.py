@@ -17,9 +17,11 @@ from slotune.controller.understanding import Understood
 from slotune.llama.flags import to_args
 from slotune.sandbox.job import ClientImage, TrialServer, network_policy, trial_job
 from slotune.sandbox.server_environment import launch_words, server_environment
+from slotune.search.nodes import preferred_node
+from slotune.search.trial import TrialResult
 from slotune.tuning.pod_client import measuring_limit_s
 from slotune.tuning.pod_reading import read_pod
-from slotune.tuning.trial_objects import trial_of
+from slotune.tuning.trial_objects import result_of, trial_of
 
 __all__ = ["job_of", "signed", "start_trial", "survey_server", "trial_server"]
 
@@ -66,8 +68,13 @@ def job_of(observed: Observed, understood: Understood, flight: Flight) -> Object
         sandbox=understood.manifests.deployment.spec.sandbox,
         client=ClientImage(observed.settings.trial_image, observed.settings.image_pull_policy),
         measuring_s=measuring_limit_s(flight.trial.spec),
+        node=preferred_node(understood.space, _known(observed), trial_of(flight.trial.spec)),
     )
     return signed(job)
+
+
+def _known(observed: Observed) -> list[TrialResult]:
+    return [result for trial in observed.trials.finished if (result := result_of(trial)) is not None]
 
 
 def signed(job: Object) -> Object:

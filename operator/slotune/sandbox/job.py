@@ -98,6 +98,7 @@ def trial_job(
     sandbox: Sandbox,
     client: ClientImage,
     measuring_s: float,
+    node: str | None = None,
 ) -> Object:
     """The Job of ``trial``, of the same name.
 
@@ -109,6 +110,7 @@ def trial_job(
         sandbox: what it may touch.
         client: the load client's image.
         measuring_s: most seconds that the load client may need; it stops earlier by itself.
+        node: where it had better run; None where any node of the class will do. It runs elsewhere where that is full.
 
     Raises:
         UnusableTemplateError: no Job can be made; says what to change.
@@ -128,6 +130,8 @@ def trial_job(
     fetch_s = INIT_ALLOWANCE_S if kept.init_containers else 0
     pod["activeDeadlineSeconds"] = math.ceil(PULL_ALLOWANCE_S + fetch_s + startup_s + measuring_s)
     _one_trial_per_node(pod)
+    if node is not None:
+        _prefer(pod, node)
     labels = {
         MANAGED_BY_LABEL: MANAGED_BY,
         DEPLOYMENT_LABEL: spec.llama_deployment,
@@ -309,6 +313,16 @@ def _one_trial_per_node(pod: Object) -> None:
     }
     apart[required] = [*(apart.get(required) or []), term]
     pod["affinity"] = affinity | {"podAntiAffinity": apart}
+
+
+def _prefer(pod: Object, node: str) -> None:
+    """Ask for ``node`` with all the weight that a wish has."""
+    affinity = dict(pod.get("affinity") or {})
+    nodes = dict(affinity.get("nodeAffinity") or {})
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    nodes[preferred] = [*(nodes.get(preferred) or []), {"weight": 100, "preference": by_name}]
+    pod["affinity"] = affinity | {"nodeAffinity": nodes}
 
 
 def _free_name(name: str, volumes: Sequence[Mapping[str, Any]]) -> str:

@@ -249,6 +249,7 @@ def _with_server(case: Case, result: TrialResult) -> TrialResult:
         memory_bytes=facts.memory_bytes,
         compute_buffer_bytes=facts.device_compute_bytes,
         effective=with_log(result.effective, facts),
+        node=case.pod.node or "",
     )
 
 

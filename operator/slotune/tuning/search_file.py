@@ -14,7 +14,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def to_bytes(recorded: RecordedSearch, *, version: str, packed: bool) -> bytes:
         version,
         replace(_public_problem(problem), memory_bytes={}),
         tuple(_Needs(_public(candidate), needed) for candidate, needed in problem.memory_bytes.items()),
-        tuple(_public_result(result) for result in recorded.results),
+        _without_nodes([_public_result(result) for result in recorded.results]),
         replace(
             recorded.answer,
             candidate=None if recorded.answer.candidate is None else _public(recorded.answer.candidate),
@@ -223,6 +223,20 @@ def _public_result(result: TrialResult) -> TrialResult:
         effective=tuple((name, _words(value)) for name, value in result.effective),
         warnings=tuple(map(_words, result.warnings)),
         log_tail=(),
+    )
+
+
+def _without_nodes(results: Sequence[TrialResult]) -> tuple[TrialResult, ...]:
+    """``results`` with a number for each node, and without UUIDs: what ran together matters, no names do."""
+    nodes = dict.fromkeys(result.node for result in results if result.node)
+    numbered = {node: f"node-{number}" for number, node in enumerate(nodes, start=1)}
+    return tuple(
+        replace(
+            result,
+            node=numbered.get(result.node, ""),
+            device=None if result.device is None else replace(result.device, uuids=()),
+        )
+        for result in results
     )
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "instant",
     "line",
     "money",
+    "name",
     "positional",
     "sentence",
     "wait",
@@ -39,6 +40,8 @@ _TEN_YEARS_S = 3.1e8
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 def exact(value: float | None) -> str | None:
@@ -107,6 +110,11 @@ def digest(text: str) -> str:
 def instant(text: str) -> str | None:
     """A time as RFC 3339 writes it; None for any other text."""
     return text if _INSTANT.fullmatch(text) and len(text) <= 40 else None
+
+
+def name(text: str) -> str | None:
+    """A name as Kubernetes takes it; None for any other text."""
+    return text if _NAME.fullmatch(text) and len(text) <= 253 else None
 
 
 def _shortened(text: str, most: int) -> str:

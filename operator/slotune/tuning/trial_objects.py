@@ -230,7 +230,7 @@ def completed_status(
         gpu_seconds=values.exact(result.gpu_seconds),
         started_at=values.instant(result.started_at),
         completed_at=completed_at,
-        environment=environment,
+        environment=environment or _environment(result),
         effective=_effective(result),
         warnings=tuple(
             values.line(said_in_public(warning), _LONGEST_WARNING) for warning in result.warnings[:_MOST_WARNINGS]
@@ -296,7 +296,14 @@ def result_of(trial: LlamaTrial) -> TrialResult | None:
         cache=cache_of(status.cache),
         reference="" if status.quality is None else status.quality.reference_digest,
         device=device_of(status.device),
+        node=(status.environment.node if status.environment is not None else None) or "",
     )
+
+
+def _environment(result: TrialResult) -> Environment | None:
+    """What is left to say of it where the pod said no more."""
+    node = values.name(result.node)
+    return None if node is None else Environment(node=node)
 
 
 def _effective(result: TrialResult) -> dict[str, str]:

@@ -59,9 +59,9 @@ class Measurement(Model):
     startup_timeout: PositiveDuration = "10m"
     """How long a server may take to load its model."""
     drift_percent: Percent = "3"
-    """How far the baseline's idle speed may move before the trials since the last look are invalid."""
+    """How far an idle server's speed may move before the trials since the last look at its machine are invalid."""
     sentinel_every: Annotated[int, Field(ge=0, le=1000)] = 5
-    """Trials between two looks at the baseline's idle speed; 0 never looks."""
+    """Trials on a GPU class between two looks at the speed of an idle server of it; 0 never looks."""
     probe_requests: Annotated[int, Field(ge=1, le=100)] = 5
     """Requests, one at a time, that measure a server's speed when idle."""
     quality_prompts: Annotated[int, Field(ge=2, le=1024)] = 64

@@ -245,6 +245,25 @@ def test_looks_are_compared_within_one_node() -> None:
     assert "the idle baseline (node b)" in without_drifted(space, changed)[1].verdict.reason
 
 
+def test_what_was_measured_before_the_first_of_two_looks_is_not_to_blame() -> None:
+    space = problem([BASELINE, OTHER])
+    results = [
+        *told((Purpose.SEARCH, "", 1.0), one=OTHER),
+        *told((Purpose.SEARCH, "", 1.0), (Purpose.SENTINEL, "", 0.8)),
+    ]
+    watch = Watch.from_results(space, results)
+    assert watch.drifted.keys() == watch.looked_at == {1}
+
+
+def test_a_server_that_does_not_start_any_more_is_looked_at_no_more() -> None:
+    space = problem([BASELINE, OTHER])
+    results = [*told((Purpose.SEARCH, "", 1.0)), *told((Purpose.SEARCH, "", 1.0), one=OTHER)]
+    watch, here = Watch.from_results(space, results), Place("l4")
+    assert watch.server(here, lambda _: False) == BASELINE
+    assert watch.server(here, lambda one: one == BASELINE) == OTHER
+    assert watch.server(here, lambda _: True) is None
+
+
 def test_the_next_look_is_meant_for_the_node_with_most_to_judge_and_comes_again_when_it_went_elsewhere() -> None:
     space = problem([BASELINE], measurement=Measurement(sentinel_every=2))
     results = told((Purpose.SEARCH, "a", 1.0), (Purpose.SEARCH, "b", 1.0), (Purpose.SEARCH, "b", 1.0))

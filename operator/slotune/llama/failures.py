@@ -54,7 +54,12 @@ class Failure:
 EVIDENCE_LENGTH = 300
 """Characters of a log line that a sentence repeats."""
 
-_GPU_FULL = r"CUDA error: out of memory|cudaMalloc failed: out of memory|hipErrorOutOfMemory"
+_GPU_FULL = (
+    r"(?:CUDA|ROCm|HIP|MUSA|SYCL) error: out of memory|(?:cuda|hip|musa)Malloc\w* failed: out of memory"
+    r"|hipErrorOutOfMemory|Device memory allocation of size \d+ failed|kIOGPUCommandBufferCallbackErrorOutOfMemory"
+    r"|UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|(?:what\(\)|decode\(\) failed): [^\n]*ErrorOutOfDeviceMemory"
+)
+"""Each back end's words. Vulkan says ErrorOutOfDeviceMemory also of pinned memory that it goes on without."""
 _KV_CURE = "lower contextSizePerSlot or parallelSlots, or take a smaller cacheTypeK and cacheTypeV"
 _COMPUTE_CURE = "lower uBatchSize"
 _WEIGHTS_CURE = "offer a smaller model variant, or a GPU class with more memory"
@@ -192,10 +197,37 @@ _RULES = (
         "the model could not be loaded: {0}",
     ),
     _rule(
-        r"(GGML_ASSERT\([^\n]*|GGML_ABORT[^\n]*|CUDA error: [^\n]*)",
+        r"([^\n]*(?:[Dd]evice lost|DeviceLost)[^\n]*)",
+        FailureClass.CRASHED,
+        None,
+        "the driver gave the GPU up while it computed ({0}), as it does when a step takes too long or hangs: lower "
+        "uBatchSize, and update the driver",
+    ),
+    _rule(
+        r"(GGML_ASSERT\([^\n]*|GGML_ABORT[^\n]*|(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [^\n]*)",
         FailureClass.CRASHED,
         None,
         "llama-server stopped itself: {0}",
+    ),
+    _rule(r"what\(\): +([^\n]+)", FailureClass.CRASHED, None, "llama-server ended with an exception: {0}"),
+    _rule(
+        r"terminate called after throwing an instance of '([^'\n]+)'",
+        FailureClass.CRASHED,
+        None,
+        "llama-server ended with an exception: {0}",
+    ),
+    _rule(
+        r"(\S+\.(?:cu|cuh|cpp|c|h|hpp|m|mm):\d+: (?:fatal error|\w+ error))\b",
+        FailureClass.CRASHED,
+        None,
+        "llama-server stopped itself: {0}",
+    ),
+    _rule(
+        r"Segmentation fault|\bSIGSEGV\b",
+        FailureClass.CRASHED,
+        None,
+        "llama-server touched memory that is not its own (SIGSEGV), which is a fault of it or of a driver: try another "
+        "build, and report it with its log",
     ),
 )
 
@@ -209,6 +241,7 @@ _DRAFT_LOAD = re.compile(
 
 _AMOUNT = re.compile(
     r"allocating (?P<mib>[\d.]+) MiB on device|failed to allocate buffer of size (?P<bytes>\d+)"
+    r"|Device memory allocation of size (?P<device>\d+) failed"
     r"|failed to allocate \S+ buffer of size (?P<more>\d+)|attempted to allocate (?P<mb>[\d.]+) MB"
 )
 
@@ -296,7 +329,7 @@ def _amount(log_tail: str) -> str:
     match = _AMOUNT.search(log_tail)
     if match is None:
         return ""
-    if size := match["bytes"] or match["more"]:
+    if size := match["bytes"] or match["more"] or match["device"]:
         return f" ({int(size) / 2**20:.0f} MiB were refused)"
     return f" ({float(match['mib'] or match['mb']):.0f} MiB were refused)"
 

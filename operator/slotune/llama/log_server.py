@@ -38,11 +38,15 @@ _VERBOSITY = re.compile(r"verbosity = (\d{1,3}) \(adjust with")
 _NO_FAILURE: Final = classify_failure(None, "")
 _FAILURE_WORDS = re.compile(
     rb"fail|error|abort|assert|unable to|out of memory|insufficient memory|bad_alloc|not within the file"
-    rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due",
+    rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due"
+    rb"|terminate called|what\(\): |segmentation fault|device lost",
     re.IGNORECASE,
 )
-_LAST_WORDS = re.compile(rb"terminate called|\s*what\(\): |std::bad_alloc|\S+:\d+: |slotune engine: ")
-"""How lines begin that are not llama.cpp's and tell of its end: the C++ library's, an assertion's."""
+_LAST_WORDS = re.compile(
+    rb"terminate called|\s*what\(\): |std::bad_alloc|\S+:\d+: |slotune engine: "
+    rb"|(?:\S+: (?:line )?\d+: +\d+ )?Segmentation fault(?: +\(core dumped\)|\s*\Z)"
+)
+"""How lines begin that are not llama.cpp's and tell of its end: the C++ library's, an assertion's, a shell's."""
 
 
 class _Since:
@@ -208,7 +212,7 @@ class ServerLog:
         for name, topic in (("kernel_fallback", _LATE[0]), ("flash_attention_fallback", _LATE[1])):
             if name not in quoted and topic in self._since.seen:
                 quoted[name] = self._since.seen[topic].first
-        stated = {name: line for name, line in quoted.items() if getattr(facts, name) not in (None, False, (), {})}
+        stated = {name: line for name, line in quoted.items() if not _is_unsaid(getattr(facts, name))}
         return facts, text, MappingProxyType(stated)
 
     def story(self, source: str) -> LogStory:
@@ -236,6 +240,11 @@ class ServerLog:
             earlier_failure=self._earlier[0],
             earlier_failure_line=self._earlier[1],
         )
+
+
+def _is_unsaid(value: object) -> bool:
+    """Whether a fact has the value that it has without a line; 0 layers on a GPU were said."""
+    return value is None or value is False or value == () or value == {}
 
 
 def _first(shapes: Sequence[bytes], wanted: Sequence[bytes]) -> int:

@@ -94,9 +94,10 @@ _PREFIX = re.compile(_STAMP + _LEVEL)
 _OURS = re.compile(
     rb"(?:slot|srv|que|res|spec|cmn|mtmd|clip) +[\w~():]+ ?: "  # the server's own: a module and a function
     rb"|(?:~?[A-Za-z]\w*_\w+|main|load|print_info|~Server|init|Device \d+|decode|build|system[ _]info)(?:\(\))?: "
-    rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument)"
+    rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument|Insufficient Memory \()"
     rb"|error while handling (?:argument|environment variable) "
-    rb"|using config file: |CUDA error: |slotune engine: |\S*: ?GGML_ASSERT\(|GGML_ABORT|\S*: CUDA error"
+    rb"|using config file: |slotune engine: |\S*: ?GGML_ASSERT\(|GGML_ABORT|terminate called after throwing"
+    rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
     rb"|build: \d+ \(|llama server listening|HTTP server"
 )
@@ -142,7 +143,8 @@ _TOPICS: tuple[tuple[Topic, bytes], ...] = (
     (
         Topic.OUT_OF_MEMORY,
         (
-            rb"(?:cudaMalloc failed|(?:CUDA|HIP|ROCm) error|hipMalloc failed): out of memory"
+            rb"(?:(?:cuda|hip|musa)Malloc\w* failed|(?:CUDA|ROCm|HIP|MUSA|SYCL) error): out of memory"
+            rb"|Device memory allocation of size \d+ failed|ErrorOutOfMemory\)"
             rb"|failed to allocate (?:\S+ )?(?:buffer|compute|graph|memory for prompt)"
             rb"|unable to allocate \S+ buffer|insufficient memory \(attempted"
         ),
@@ -166,7 +168,10 @@ _MARKS = (
     (Mark.WORK, re.compile(rb"\| processing task")),
     (
         Mark.END,
-        re.compile(rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT\(|GGML_ABORT|CUDA error"),
+        re.compile(
+            rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT\(|GGML_ABORT"
+            rb"|(?:CUDA|ROCm|HIP|MUSA|SYCL) error|terminate called after"
+        ),
     ),
     (
         Mark.EARLY,

@@ -20,7 +20,7 @@ from slotune.load.demand import Demand, Prompt, SyntheticPrompts
 from slotune.load.target import Target
 from slotune.load.trace import build_trace
 from slotune.sandbox import canary as canaries_module
-from slotune.sandbox.canary import BEGINNING, Canaries, Canary
+from slotune.sandbox.canary import BEGINNING, FOREIGN_NATS, Canaries, Canary
 from slotune.sandbox.canary_load import CanaryLoad
 from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, new_alias
 from slotune.sandbox.process_tree import descendants
@@ -241,5 +241,5 @@ async def test_a_real_model_shows_a_foreign_context_in_its_answers_and_none_wher
 
     assert (sound.canaries, sound.foreign) == (8, 0)
     assert sound.canary_divergence is not None
-    assert sound.canary_divergence < 0.01
+    assert sound.canary_divergence < FOREIGN_NATS / 2, "rounding, which depends on who else is in the batch"
     assert leaked.foreign > 0

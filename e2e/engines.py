@@ -147,14 +147,19 @@ class Diagnosis:
         return found
 
     @property
-    def first(self) -> str | None:
-        """Identifier of the first finding."""
-        return self.findings[0]["id"] if self.findings else None
+    def ids(self) -> list[str]:
+        """Identifiers, the first finding first."""
+        return [one["id"] for one in self.findings]
+
+    @property
+    def sentence(self) -> str:
+        """Of the first finding."""
+        return str(self.findings[0]["sentence"]) if self.findings else ""
 
     @property
     def alarms(self) -> list[str]:
         """What stands above ``Info``."""
-        return [f"{one['id']} {one['message']}" for one in self.findings if one["severity"] != "Info"]
+        return [f"{one['id']} {one['sentence']}" for one in self.findings if one["severity"] != "Info"]
 
 
 async def diagnose(*arguments: str) -> Diagnosis:

@@ -109,6 +109,10 @@ def _from_manifest(
     return read_manifest(files, name, gpu_class)
 
 
+_SLOWEST_MEMORY, _FASTEST_MEMORY = Decimal(10**9), Decimal(10**14)
+"""Bytes/s: less than any memory that a model is served from, and ten times the fastest of today."""
+
+
 def _number(flag: str, text: str) -> Decimal:
     """A number above 0. Raises InvalidInputError."""
     cure = "a number above 0 is needed, such as " + ("300G" if flag == "--bandwidth" else "0.80")
@@ -118,6 +122,8 @@ def _number(flag: str, text: str) -> Decimal:
         raise InvalidInputError(flag, text, cure) from error
     if value <= 0:
         raise InvalidInputError(flag, text, cure)
+    if flag == "--bandwidth" and not _SLOWEST_MEMORY <= value <= _FASTEST_MEMORY:
+        raise InvalidInputError(flag, text, "no memory moves so many bytes a second: is a unit missing, as in 300G?")
     return value
 
 

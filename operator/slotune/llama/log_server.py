@@ -244,7 +244,7 @@ class ServerLog:
 
 def _is_unsaid(value: object) -> bool:
     """Whether a fact has the value that it has without a line; 0 layers on a GPU were said."""
-    return value is None or value is False or value == () or value == {}
+    return value is None or value is False or value in ((), {})
 
 
 def _first(shapes: Sequence[bytes], wanted: Sequence[bytes]) -> int:

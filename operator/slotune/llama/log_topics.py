@@ -176,7 +176,8 @@ _MARKS = (
     (
         Mark.EARLY,
         re.compile(
-            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: |error: invalid argument|error while handling"
+            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: "
+            rb"|error: invalid argument|error while handling"
         ),
     ),
     (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),

@@ -56,8 +56,8 @@ CERTAIN = 10_000.0
 FOREIGN_NATS = 0.05
 """Divergence of an answer from its first one, from which it was given from another context. One's own context read from
 a cache moves it by rounding alone, with SmolLM2 135M on a CPU: 0 to 0.002 on an idle server, the most with a q4_0 KV
-cache, and up to 0.007 in the middle of a load; a foreign beginning, or a foreign prompt before it, by 0.06 and more, and
-one canary of three by 0.2 at least."""
+cache, and up to 0.007 in the middle of a load; a foreign beginning, or a foreign prompt before it, by 0.06 and more,
+and one canary of three by 0.2 at least."""
 NOISE_FACTOR = 10.0
 """An answer must differ this much more than two cold ones did."""
 UNEXPLAINED = 1

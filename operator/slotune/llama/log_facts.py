@@ -32,6 +32,7 @@ _FACT_LINES: Final = (
     (("context_trained_cap",), rb"exceeds the training context of the model"),
     (("speculation",), rb"speculative decoding context initialized|no implementations specified for speculative"),
     (("speculation_error",), rb"failed to initialize speculative|speculative decoding not supported"),
+    (("draft_loaded",), rb"loading draft model '"),
     (("backend_sampling",), rb"setting backend sampler for seq_id"),
     (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
     (("no_usable_gpu",), rb"no usable GPU found"),

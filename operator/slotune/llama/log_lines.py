@@ -63,6 +63,8 @@ class LogFacts:
     """Training context that the slots' context was cut to, or None when it was not."""
     speculation: bool | None = None
     speculation_error: str | None = None
+    draft_loaded: bool = False
+    """Whether a draft model was loaded, which does not mean that it is used."""
     backend_sampling: bool | None = None
     """Whether samplers were set up where the model runs; None: the log does not say."""
     backend_sampling_error: str | None = None
@@ -159,6 +161,7 @@ def parse_log(text: str) -> LogFacts:
             r"(failed to initialize speculative decoding context: [^\n]*|speculative decoding not supported[^\n]*)",
             text,
         ),
+        draft_loaded="loading draft model '" in whole,
         backend_sampling=True if "setting backend sampler for seq_id" in text else None,
         backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
         no_usable_gpu="no usable GPU found" in text,

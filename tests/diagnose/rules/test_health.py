@@ -11,7 +11,8 @@ from slotune.diagnose.finding import Confidence, Severity
 from slotune.diagnose.rules.health import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.failures import Failure, FailureClass
-from slotune.llama.log_story import Line, Topic
+from slotune.llama.log_story import Line, LogStory, Topic
+from slotune.llama.log_stream import LogReader
 from tests.diagnose.rules.building import (
     NOTHING,
     found,
@@ -81,12 +82,6 @@ def failed(failure_class: FailureClass = FailureClass.CRASHED) -> dict[str, Any]
         "failure": Failure(failure_class, None, "llama-server stopped itself: GGML_ASSERT(n_tokens > 0)"),
         "failure_line": Line(300, "GGML_ASSERT(n_tokens > 0) failed"),
     }
-
-
-def test_a_log_that_ends_in_a_crash_quotes_its_line() -> None:
-    got = found(RULES, "SLT111", of(log=log(**failed())), Severity.CRITICAL)
-    assert got.sentence.startswith("it ended: llama-server stopped itself")
-    assert got.evidence == (Evidence(Source.LOG, "GGML_ASSERT(n_tokens > 0) failed", 300),)
 
 
 def test_memory_that_ran_out_has_a_finding_of_its_own() -> None:
@@ -159,6 +154,56 @@ def test_speculation_that_works_or_was_never_wanted_is_clear(symptoms: Symptoms)
 def test_speculation_is_undecided_without_arguments_and_start() -> None:
     assert is_undecided(RULES, "SLT112", NOTHING)
     assert is_undecided(RULES, "SLT112", of(log=log(starts=0)))
+
+
+START = """0.00.000.100 I srv  llama_server: build_info: b11549-1a2b3c4
+0.00.310.100 I srv    load_model: loading draft model 'tiny.gguf'
+0.00.462.826 I srv    load_model: initializing, n_slots = 2, n_ctx_slot = 4096, kv_unified = 'true'
+0.00.462.883 I spec common_specu: {said}
+0.00.464.000 I srv  llama_server: model loaded
+"""
+NOT_USED = "no implementations specified for speculative decoding"
+
+
+def read(text: str) -> LogStory:
+    """What a log says of its only server."""
+    reader = LogReader("server.log")
+    reader.feed(text.encode())
+    (story,) = reader.finish()
+    return story
+
+
+def test_a_draft_model_that_is_loaded_and_not_used_is_found() -> None:
+    silent = tuple(slot(number, speculative=False) for number in range(2))
+    by_log = found(RULES, "SLT112", of(log=read(START.format(said=NOT_USED))))
+    by_slots = found(
+        RULES, "SLT112", of(log=read(START.format(said="a line of another kind")), server=server(slots=silent))
+    )
+    for got in (by_log, by_slots):
+        assert "loading draft model 'tiny.gguf'" in got.evidence[0].text
+        assert got.first is not None
+        assert "--spec-type" in got.first
+    assert is_undecided(RULES, "SLT112", of(log=read(START.format(said="a line of another kind"))))
+    by_argument = found(RULES, "SLT112", of(server=server(slots=silent), flags=("-m", "x", "-md", "tiny.gguf")))
+    assert by_argument.evidence == (
+        Evidence(Source.FLAGS, "-md tiny.gguf"),
+        Evidence(Source.SLOTS, "speculative false"),
+    )
+
+
+def test_a_draft_model_that_is_used_is_clear() -> None:
+    assert is_clear(RULES, "SLT112", of(log=read(START.format(said="speculative decoding context initialized"))))
+
+
+def test_a_kind_of_speculation_that_the_log_does_not_have_is_found() -> None:
+    asked = ("-m", "x", "--spec-type", "ngram-mod")
+    assert found(RULES, "SLT112", of(log=log(facts={"speculation": False, "ready": True}), flags=asked)).first is None
+
+
+def test_slots_that_do_not_speculate_may_have_been_asked_to_by_arguments_that_nobody_showed() -> None:
+    silent = server(slots=(slot(0, speculative=False),))
+    assert is_undecided(RULES, "SLT112", of(server=silent))
+    assert is_clear(RULES, "SLT112", of(server=silent, log=log(facts={"ready": True})))
 
 
 # SLT113

@@ -13,6 +13,7 @@ from slotune.diagnose.rules.placement import build_of, fact, heard, said, shown,
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
 from slotune.llama.failures import FailureClass
+from slotune.llama.flag_cures import DRAFT_MODELS
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.server_answers import Metrics
 from slotune.llama.watchdog import LIMIT_S
@@ -28,6 +29,10 @@ SILENT_S: Final = 3.0
 """Such a build answers within milliseconds, so both silent for this long is no work."""
 OFTEN: Final = 3
 """Restarts that are no roll-out any more."""
+WITH_A_TYPE: Final = (
+    "State --spec-type beside the draft model (draft-simple for a small model of the same vocabulary), or take the "
+    "draft model away: its memory is taken for nothing."
+)
 _COUNTERS: Final = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 WEDGED: Final = Entry(
@@ -224,7 +229,7 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
         )
     slots = None if symptoms.server is None else symptoms.server.slots
     known = [slot.speculative for slot in slots or () if slot.speculative is not None]
-    if (log is not None and log.facts.speculation) or any(known):
+    if any(known) or (not known and log is not None and log.facts.speculation):
         return Clear("speculative decoding is set up")
     return _unspeculating(symptoms, known)
 
@@ -232,29 +237,46 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _unspeculating(symptoms: Symptoms, known: Sequence[bool]) -> Finding | Clear | Undecided:
     """Whether a server that does not speculate, as far as is known, was asked to."""
     log, asked = symptoms.log, _speculation_asked(symptoms)
-    if asked is not None and known:
+    not_any = _not_speculating(symptoms, known)
+    if asked is not None and not_any is not None:
+        is_stated = "--spec-type" in stated(symptoms)
         return Finding(
             SPECULATION_FAILED,
-            f"speculative decoding was asked for, and none of {len(known)} slots has it",
-            (asked, Evidence(Source.SLOTS, "speculative false")),
+            ("speculative decoding was asked for" if is_stated else "a draft model is there")
+            + (f", and none of {len(known)} slots guesses with it" if known else ", and nothing guesses with it"),
+            (asked, not_any),
             confidence=Confidence.LIKELY,
+            first=None if is_stated else WITH_A_TYPE,
         )
     if asked is None and has_defaults(symptoms):
         return Clear("speculative decoding was not asked for")
+    if asked is not None:
+        return Undecided("whether it guesses: /slots (--url), or a log with -lv 3 that holds the start")
     if said(log) and log is not None and log.facts.ready:
-        return Clear("the log has no error of speculative decoding")
-    if known:
-        return Clear("no slot speculates, and nothing says that it should")
+        return Clear("the log names neither a draft model nor an error of speculative decoding")
     return Undecided("a log that holds the start, or the server's arguments")
 
 
+def _not_speculating(symptoms: Symptoms, known: Sequence[bool]) -> Evidence | None:
+    """Who says that nothing is guessed: the slots, else the log."""
+    log = symptoms.log
+    if known:
+        return Evidence(Source.SLOTS, "speculative false")
+    if log is not None and log.facts.speculation is False:
+        return fact(log, "speculation", "no implementations specified for speculative decoding")
+    return None
+
+
 def _speculation_asked(symptoms: Symptoms) -> Evidence | None:
-    settings = stated(symptoms)
+    """The argument that asks for it; without one the log's line of a draft model, which nobody loads for nothing."""
+    settings, log = stated(symptoms), symptoms.log
     kind = settings.get("--spec-type")
     if kind is not None:
         return None if kind.values[:1] == ("none",) else shown(kind)
-    draft = next((settings[name] for name in ("--spec-draft-model", "--spec-draft-hf") if name in settings), None)
-    return None if draft is None else shown(draft)
+    draft = next((settings[name] for name in DRAFT_MODELS if name in settings), None)
+    if draft is not None:
+        return shown(draft)
+    return fact(log, "draft_loaded", "loading draft model") if log is not None and log.facts.draft_loaded else None
 
 
 def _config_file(symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -30,7 +30,9 @@ def _in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def engine(tmp_path: Path) -> Engine:
     """A wrapper script that does not even replace itself, as packages of llama-server sometimes are."""
     path = tmp_path / "llama-server"
-    path.write_text(f'#!/bin/sh\n{sys.executable} {FAKE} "$@"\nexit $?\n')
+    # A shell that dies of SIGTERM takes a server that does not along, at once.
+    stubborn = "case $1 in *stubborn*) trap '' TERM;; esac"
+    path.write_text(f'#!/bin/sh\n{stubborn}\n{sys.executable} {FAKE} "$@"\nexit $?\n')
     path.chmod(0o755)
     return Engine("binary", "fake", str(path))
 

@@ -51,7 +51,7 @@ class Measurement:
     drift_limit: float = 0.03
     """Share by which the sentinel may differ before the trials between are Invalid."""
     sentinel_every: int = 5
-    """Trials between two sentinels; 0 turns them off."""
+    """Trials on a GPU class between two sentinels there; 0 turns them off."""
     probe_requests: int = 5
 
 

@@ -27,7 +27,7 @@ class Purpose(enum.StrEnum):
     EXPLAIN = "explain"  # a step between baseline and winner: what each change bought
     PARTIAL = "partial"  # a confirmed candidate again at half its rate: what helps a full server may slow a quiet one
     FINALIST = "finalist"  # a short block of a comparison in turns: which of two equals has more room?
-    SENTINEL = "sentinel"  # the baseline's idle probe again: has the machine drifted?
+    SENTINEL = "sentinel"  # the idle probe of a server again, as a rule the baseline's: has the machine drifted?
     REFERENCE = "reference"  # the reference's answers are recorded
     QUALITY = "quality"  # a pair's answers are compared with them; those of the reference itself give the noise floor
 

@@ -173,7 +173,7 @@ def test_a_failure_names_its_cause_and_its_knob(
         ("compute_too_big", FailureClass.OUT_OF_MEMORY_COMPUTE, "uBatchSize", "2680 MiB were refused"),
         ("weights_too_big", FailureClass.OUT_OF_MEMORY_WEIGHTS, "variant", "smaller model variant"),
         ("port_taken", FailureClass.CRASHED, "--port", "127.0.0.1:18999 is taken"),
-        ("quantized_v_without_flash_attention", FailureClass.BAD_FLAG, "flashAttention", "set it to on"),
+        ("quantized_v_without_flash_attention", FailureClass.BAD_FLAG, "flashAttention", "set flashAttention to on"),
     ],
 )
 def test_a_real_log_is_diagnosed(name: str, want: FailureClass, knob: str, told: str) -> None:

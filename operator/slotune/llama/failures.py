@@ -146,13 +146,13 @@ _RULES = (
         r"quantized V cache (?:requires|was requested, but this requires) [Ff]lash",
         FailureClass.BAD_FLAG,
         "flashAttention",
-        "a quantized cacheTypeV needs flashAttention: set it to on, or cacheTypeV to f16",
+        "a quantized cacheTypeV needs flashAttention: set flashAttention to on, or cacheTypeV to f16",
     ),
     _rule(
         r"([KV]) cache type (\S+) with block size (\d+) does not divide (\S+=\d+)",
         FailureClass.BAD_FLAG,
         "cacheTypeK",
-        "this model cannot use cacheType{0} {1}: its block of {2} does not divide {3}: take f16",
+        "this model cannot use cacheType{0} {1}: its block of {2} does not divide {3}: set cacheType{0} to f16",
     ),
     _rule(
         r"couldn't bind HTTP server socket, hostname: (\S+), port: (\d+)",
@@ -312,7 +312,7 @@ def _refused(match: re.Match[str]) -> Failure:
         return Failure(
             FailureClass.BAD_FLAG,
             unknown,
-            f"llama-server does not know the flag {unknown}: it is misspelt, or of another build: remove it",
+            f"llama-server does not know the flag {unknown}: it is misspelt, or of another build: remove {unknown}",
         )
     if variable := match["variable"]:
         return Failure(

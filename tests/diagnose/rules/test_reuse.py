@@ -7,7 +7,8 @@ import pytest
 from slotune.diagnose.finding import Confidence, Severity
 from slotune.diagnose.rules.reuse import ENTRIES, RULES
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Line, Seen, Topic
+from slotune.llama.log_story import Line, LogStory, Seen, Topic
+from slotune.llama.log_stream import LogReader
 from slotune.llama.model_facts import LayerCache, ModelFacts
 from slotune.llama.server_answers import Props
 from slotune.llama.template_facts import template_facts
@@ -32,7 +33,7 @@ SHARED = timings(40, cached_tokens=24_000)
 
 
 def test_every_cause_has_a_number_of_its_own() -> None:
-    assert len({one.id for one in ENTRIES}) == len({one.code for one in ENTRIES}) == 13
+    assert len({one.id for one in ENTRIES}) == len({one.code for one in ENTRIES}) == 14
     assert {rule.id for rule in RULES} <= {one.id for one in ENTRIES}
 
 
@@ -244,6 +245,46 @@ def test_saving_prompts_that_takes_a_part_of_every_wait_is_found() -> None:
     assert said.sentence.startswith("saving and loading prompts takes 250 ms a request, 20 %")
     assert said.cost.ttft_s == pytest.approx(0.25)
     found(RULES, "SLT056", of(log=log(updates(10_000.0), SHARED)), Severity.INFO)
+
+
+SWAPPED = """build_info: b{build}-1a2b3c4
+srv    load_model: loading model 'm.gguf'
+main: model loaded
+slot launch_slot_: id  0 | task 0 | processing task
+srv  get_availabl: updating prompt cache
+{idle}srv  get_availabl: prompt cache update took 1973.04 ms
+slot print_timing: id  0 | task 0 |
+prompt eval time =     409.60 ms /  2048 tokens (    0.20 ms per token,  5000.00 tokens per second)
+       eval time =    1000.00 ms /   101 tokens (    9.90 ms per token,   101.00 tokens per second)
+slot      release: id  0 | task 0 | stop processing: n_tokens = 2148, truncated = 0
+"""
+IDLE = "srv  get_availabl: saving idle slot to prompt cache\n"
+
+
+def read(build: int, idle: str) -> LogStory:
+    """As a log with this text is read."""
+    reader = LogReader("server.log")
+    reader.feed(SWAPPED.format(build=build, idle=idle).encode())
+    (story,) = reader.finish()
+    return story
+
+
+@pytest.mark.parametrize("build", [7539, 8841, 11434])
+def test_copies_for_slots_that_are_taken_are_not_put_down_to_idle_slots(build: int) -> None:
+    story = read(build, "")
+    assert is_clear(RULES, "SLT056", of(log=story))
+    got = found(RULES, "SLT058", of(log=story))
+    assert "took 1973.04 ms" in got.evidence[0].text
+    assert "idle" not in (got.first or got.entry.first)
+
+
+@pytest.mark.parametrize(
+    ("build", "flag"), [(8700, "--no-clear-idle"), (8841, "--no-clear-idle"), (11434, "--no-cache-idle-slots")]
+)
+def test_copies_of_idle_slots_are_switched_off_as_the_build_spells_it(build: int, flag: str) -> None:
+    story = read(build, IDLE)
+    assert is_clear(RULES, "SLT058", of(log=story))
+    assert flag in (found(RULES, "SLT056", of(log=story)).first or "")
 
 
 def test_saving_that_is_quick_or_not_done_is_clear() -> None:

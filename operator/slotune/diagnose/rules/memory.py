@@ -23,6 +23,7 @@ from slotune.diagnose.rules.placement import (
     stated,
 )
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.failure_words import in_flags
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
@@ -212,15 +213,15 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("it was host memory that ran out")
     if failure is not None and failure.failure_class.is_memory:
         line = log.failure_line
-        words = failure.sentence if line is None else line.text
+        words = in_flags(failure.sentence) if line is None else line.text
         told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
         return Finding(
             GPU_MEMORY_FULL,
-            f"memory ran out: {failure.sentence}",
-            (told, *heard(log, Topic.OUT_OF_MEMORY)[:1]),
+            f"memory ran out: {in_flags(failure.sentence)}",
+            tuple(dict.fromkeys((told, *heard(log, Topic.OUT_OF_MEMORY)[:1]))),
             # The process that it happened to may have been followed by one that came up.
             Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL,
-            first=host.cure_of(failure.sentence),
+            first=host.cure_of(in_flags(failure.sentence)),
         )
     lines = tuple(line for line in heard(log, Topic.OUT_OF_MEMORY) if not host.is_about_prompt_cache(line))
     if lines:

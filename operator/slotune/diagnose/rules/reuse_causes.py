@@ -13,6 +13,7 @@ __all__ = [
     "CACHE_WITHOUT_EFFECT",
     "CANARY_UNSTEADY",
     "ENTRIES",
+    "HOST_CACHE_COPIES",
     "IDLE_SLOTS_SAVED",
     "PINNED_SLOT",
     "PROMPT_CACHE_OFF",
@@ -193,10 +194,26 @@ IDLE_SLOTS_SAVED: Final = Entry(
     title="Saving prompts to the host cache takes time from every request",
     cause="On each new request idle slots are copied to host memory, on the thread that computes; with a unified cache "
     "they are cleared too, and loaded again later (ggml-org/llama.cpp#20993).",
-    first="Start with --no-cache-idle-slots; with --cache-ram 0 if prompts share nothing.",
+    first="Start with --no-cache-idle-slots (--no-clear-idle before b8854); with --cache-ram 0 if prompts share "
+    "nothing.",
     avoid="Do not raise --cache-ram: larger caches are copied for longer.",
     verify="The milliseconds of 'prompt cache update took' (-lv 4) are gone from the log, and TTFT falls by them.",
     knobs=("cacheIdleSlots", "cacheRAMMiB"),
+)
+
+HOST_CACHE_COPIES: Final = Entry(
+    id="SLT058",
+    code="HostCacheCopies",
+    item=Item.REUSE,
+    title="Copying prompts to and from the host cache takes time from every request",
+    cause="When a request takes a slot that holds another prompt, that prompt is copied to host memory and the best "
+    "saved one is copied back, on the thread that computes, while the request waits (mostlygeek/llama-swap#560).",
+    first="Add slots (-np) until prompts that come back keep theirs; set --cache-ram 0 if few tokens come from a "
+    "cache.",
+    avoid="Do not raise --cache-ram, nor switch the saving of idle slots off: this copy is made for a slot that is "
+    "taken, whichever is set.",
+    verify="The milliseconds of 'prompt cache update took' (-lv 4) fall, and TTFT falls by them.",
+    knobs=("parallelSlots", "cacheRAMMiB"),
 )
 
 ENTRIES: Final = (
@@ -213,4 +230,5 @@ ENTRIES: Final = (
     CACHED_TOO_MUCH,
     CANARY_UNSTEADY,
     IDLE_SLOTS_SAVED,
+    HOST_CACHE_COPIES,
 )

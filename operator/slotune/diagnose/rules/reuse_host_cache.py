@@ -5,14 +5,17 @@ Copying is done on the thread that computes, so its milliseconds are part of som
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
-from slotune.diagnose.rules.reuse_causes import CACHE_RAM_CHURN, IDLE_SLOTS_SAVED
+from slotune.diagnose.rules.placement import build_of
+from slotune.diagnose.rules.reuse_causes import CACHE_RAM_CHURN, HOST_CACHE_COPIES, IDLE_SLOTS_SAVED
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.flag_history import is_missing
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["RULES"]
@@ -66,6 +69,45 @@ def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _idle_saved(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    copies = _copies(symptoms)
+    if not isinstance(copies, Finding):
+        return copies
+    if not _of_idle_slots(symptoms.log):
+        return Clear("what is copied are prompts of slots that are taken, not of idle ones", copies.evidence)
+    return replace(copies, first=_without_idle(symptoms))
+
+
+def _host_cache_copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    copies = _copies(symptoms)
+    if not isinstance(copies, Finding):
+        return copies
+    if _of_idle_slots(symptoms.log):
+        return Clear("idle slots are saved, which is a finding of its own", copies.evidence)
+    known = work.cached_share(symptoms)
+    first = None
+    if known is not None and known[0] < MOSTLY:
+        first = f"Set --cache-ram 0: only {100 * known[0]:.0f} % of prompt tokens came from a cache, and copying costs."
+    return replace(copies, entry=HOST_CACHE_COPIES, first=first)
+
+
+def _of_idle_slots(log: LogStory | None) -> bool:
+    """Whether copies are made because idle slots are saved: both lines are printed at one verbosity."""
+    if log is None:
+        return False
+    return log.count(Topic.IDLE_SLOT_SAVED) >= MOSTLY * log.count(Topic.CACHE_UPDATE)
+
+
+def _without_idle(symptoms: Symptoms) -> str | None:
+    """The flag as this build spells it."""
+    build = build_of(symptoms)
+    if build is None:
+        return None
+    spelling = "--no-clear-idle" if is_missing("--cache-idle-slots", build[0]) else "--no-cache-idle-slots"
+    return f"Start with {spelling}; with --cache-ram 0 if prompts share nothing."
+
+
+def _copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Whether copies to and from the host cache cost much, whatever they are made for."""
     log = symptoms.log
     ram = settings.number(symptoms, "-cram", fact="cache_ram_mib")
     if ram is not None and ram.value == 0:
@@ -106,4 +148,5 @@ def _saving(log: LogStory) -> Cost | None:
 RULES: Final = (
     Rule(CACHE_RAM_CHURN.id, Item.REUSE, _churn),
     Rule(IDLE_SLOTS_SAVED.id, Item.REUSE, _idle_saved),
+    Rule(HOST_CACHE_COPIES.id, Item.REUSE, _host_cache_copies),
 )

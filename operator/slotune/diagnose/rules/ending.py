@@ -1,0 +1,131 @@
+"""How did it end: by itself, and was it started again? A server that restarts is well again when one looks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules.host_memory import cure_of
+from slotune.diagnose.symptoms import PodFacts, Symptoms
+from slotune.llama.failure_words import in_flags
+from slotune.llama.failures import Failure
+from slotune.llama.log_story import LogStory
+
+__all__ = ["ENDED", "RESTARTING", "ended", "last_line", "restarting"]
+
+OFTEN: Final = 3
+"""Restarts that are no roll-out any more."""
+_TELLS: Final = re.compile(r": (?:check|download|lower|try|take|remove|set|report|pip install|raise)\b[^:]*$")
+"""A sentence whose last part is what to do."""
+
+RESTARTING: Final = Entry(
+    id="SLT111",
+    code="Restarting",
+    item=Item.HEALTH,
+    title="It ends and is started again",
+    cause="Each restart loads the weights anew, drops all requests that ran and empties every cache, so the first "
+    "prompts after it are computed whole.",
+    first="Read what it said last: the end of the log before each start, or kubectl logs --previous in a cluster.",
+    avoid="Do not raise a restart limit or the patience of probes before the reason is known.",
+    verify="The number of starts in its log, or the pod's restart count, stays the same for a day.",
+    knobs=("extraArgs",),
+)
+
+ENDED: Final = Entry(
+    id="SLT114",
+    code="Ended",
+    item=Item.HEALTH,
+    title="It ended by itself",
+    cause="A server that is stopped on purpose says that it cleans up before it exits; this one's log ends with an "
+    "error, an exception or an assertion instead.",
+    first="Read the line that the finding quotes and those before it. If it names no setting, try the newest build, "
+    "and report it with the log.",
+    avoid="Do not only start it again: the same request, or the same setting, ends it in the same place.",
+    verify="It serves the same requests for a day, and its log holds one start.",
+    knobs=("extraArgs",),
+)
+
+
+def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Whether it was started more than once, as its pod or its log says."""
+    log, pod = symptoms.log, symptoms.pod
+    failure = None if log is None else log.failure
+    is_memory = failure is not None and failure.failure_class.is_memory
+    if pod is not None and (pod.restarts or pod.last_exit is not None):
+        return _restarted(pod, log)
+    if log is not None and failure is not None and not is_memory and log.starts > 1:
+        return Finding(
+            RESTARTING,
+            f"it was started {log.starts} times in this log, and it ended: {in_flags(failure.sentence)}",
+            (last_line(log),),
+            Severity.WARNING if log.facts.ready else Severity.CRITICAL,
+            first=_cure(failure),
+        )
+    if log is not None and log.starts > 1:
+        return Finding(
+            RESTARTING,
+            f"it was started {log.starts} times in this log",
+            (Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines"),),
+            Severity.WARNING if is_memory else Severity.INFO,
+            Confidence.POSSIBLE,
+        )
+    if pod is not None:
+        return Clear("its container was never restarted", (Evidence(Source.POD, "restarts 0"),))
+    if log is not None and log.starts == 1:
+        return Clear("one start in the log" + (", and no end" if failure is None else ""))
+    return Undecided("--deployment (restarts and exit codes), or a log that holds the start")
+
+
+def _cure(failure: Failure) -> str | None:
+    """What its sentence says to do; None where it only repeats an error."""
+    sentence = in_flags(failure.sentence)
+    return cure_of(sentence) if _TELLS.search(sentence) else None
+
+
+def ended(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """One process, and how its log ends; restarts and memory have findings of their own."""
+    log, pod = symptoms.log, symptoms.pod
+    if log is None:
+        return Undecided("the server's log, or its end")
+    failure = log.failure
+    if failure is None:
+        return Clear("the log holds no error that ended it") if log.lines else Undecided("the server's log, or its end")
+    if failure.failure_class.is_memory:
+        return Clear("memory ran out, which is a finding of its own")
+    if log.starts > 1 or (pod is not None and (pod.restarts or pod.last_exit is not None)):
+        return Clear("it was started again, which is a finding of its own")
+    return Finding(
+        ENDED, f"it ended: {in_flags(failure.sentence)}", (last_line(log),), Severity.CRITICAL, first=_cure(failure)
+    )
+
+
+def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
+    why = ""
+    evidence = [Evidence(Source.POD, f"restarts {pod.restarts}")]
+    if pod.last_exit is not None:
+        reason, code = pod.last_exit
+        why = f", the last time with {reason} (exit code {code})"
+        evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
+    if log is not None and log.failure is not None:
+        why += f": {in_flags(log.failure.sentence)}"
+        evidence.append(last_line(log))
+    ended_well = pod.last_exit is not None and pod.last_exit[1] == 0
+    if pod.ready is False and not ended_well:
+        severity = Severity.CRITICAL
+    elif pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
+        severity = Severity.WARNING
+    else:
+        severity = Severity.INFO
+    times = "once" if pod.restarts == 1 else f"{pod.restarts} times"
+    return Finding(RESTARTING, f"its container was restarted {times}{why}", (*evidence, *pod.events[:3]), severity)
+
+
+def last_line(log: LogStory) -> Evidence:
+    """The line that says how it ended."""
+    line = log.failure_line
+    if line is not None:
+        return Evidence(Source.LOG, line.text[:LONGEST], line.number)
+    return Evidence(Source.LOG, "" if log.failure is None else in_flags(log.failure.sentence)[:LONGEST])

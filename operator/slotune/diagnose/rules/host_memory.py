@@ -24,6 +24,7 @@ from slotune.diagnose.rules.placement import (
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
+from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
 from slotune.llama.log_story import Topic
 
@@ -176,7 +177,7 @@ def _log_ended(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
     if log is None or log.failure is None or not ran_out_on_host(symptoms):
         return None
-    line, sentence = log.failure_line, log.failure.sentence
+    line, sentence = log.failure_line, in_flags(log.failure.sentence)
     told = Evidence(
         Source.LOG, (sentence if line is None else line.text)[:LONGEST], None if line is None else line.number
     )

@@ -9,12 +9,13 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules import ending
 from slotune.diagnose.rules.placement import build_of, fact, heard, said, shown, stated
 from slotune.diagnose.rules.settings import has_defaults
-from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
+from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.failures import FailureClass
 from slotune.llama.flag_cures import DRAFT_MODELS
-from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.log_story import Topic
 from slotune.llama.server_answers import Metrics
 from slotune.llama.watchdog import LIMIT_S
 
@@ -27,8 +28,6 @@ ANSWERS_DURING_DECODE: Final = 10472
 #27133)."""
 SILENT_S: Final = 3.0
 """Such a build answers within milliseconds, so both silent for this long is no work."""
-OFTEN: Final = 3
-"""Restarts that are no roll-out any more."""
 WITH_A_TYPE: Final = (
     "State --spec-type beside the draft model (draft-simple for a small model of the same vocabulary), or take the "
     "draft model away: its memory is taken for nothing."
@@ -46,19 +45,6 @@ WEDGED: Final = Entry(
     "and watch n_decode_total while requests are processed.",
     avoid="Do not rely on a liveness probe of /health, and do not raise time-outs: it does not come back by itself.",
     verify="In two looks at /metrics under load n_decode_total has grown.",
-)
-
-RESTARTING: Final = Entry(
-    id="SLT111",
-    code="Restarting",
-    item=Item.HEALTH,
-    title="It ends and is started again",
-    cause="Each restart loads the weights anew, drops all requests that ran and empties every cache, so the first "
-    "prompts after it are computed whole.",
-    first="Take the cure of what ended it, which the finding names; kubectl logs --previous has its last lines.",
-    avoid="Do not raise the restart limit or the probes' patience before the reason is known.",
-    verify="The pod's restart count stays the same for a day.",
-    knobs=("extraArgs",),
 )
 
 SPECULATION_FAILED: Final = Entry(
@@ -92,7 +78,7 @@ CONFIG_FILE_BEHIND_FLAGS: Final = Entry(
 def _wedged(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, server = symptoms.log, symptoms.server
     if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.WEDGED:
-        return Finding(WEDGED, log.failure.sentence, (_end(log),), Severity.CRITICAL)
+        return Finding(WEDGED, log.failure.sentence, (ending.last_line(log),), Severity.CRITICAL)
     if server is None:
         return Undecided("--url: a log cannot tell a server that hangs from one that is idle")
     if server.silent_s:
@@ -162,60 +148,6 @@ def _unmoved(server: ServerLook, first: Metrics, later: Metrics) -> Finding | Cl
 
 def _processing(metrics: Metrics) -> Evidence:
     return Evidence(Source.METRICS, f"requests_processing {metrics.processing or 0}")
-
-
-def _restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    log, pod = symptoms.log, symptoms.pod
-    failure = None if log is None else log.failure
-    is_memory = failure is not None and failure.failure_class.is_memory
-    if pod is not None and (pod.restarts or pod.last_exit is not None):
-        return _restarted(pod, log)
-    if log is not None and failure is not None and not is_memory:
-        again = log.starts > 1 and log.facts.ready
-        how = "it was started again after it ended" if again else "it ended"
-        severity = Severity.WARNING if again else Severity.CRITICAL
-        return Finding(RESTARTING, f"{how}: {failure.sentence}", (_end(log),), severity)
-    if log is not None and log.starts > 1:
-        return Finding(
-            RESTARTING,
-            f"it was started {log.starts} times in this log",
-            (Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines"),),
-            Severity.WARNING if is_memory else Severity.INFO,
-            Confidence.POSSIBLE,
-        )
-    if pod is not None:
-        return Clear("its container was never restarted", (Evidence(Source.POD, "restarts 0"),))
-    if log is not None and log.starts == 1 and failure is None:
-        return Clear("one start in the log, and no end")
-    return Undecided("--deployment (restarts and exit codes), or a log that holds the start")
-
-
-def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
-    why = ""
-    evidence = [Evidence(Source.POD, f"restarts {pod.restarts}")]
-    if pod.last_exit is not None:
-        reason, code = pod.last_exit
-        why = f", the last time with {reason} (exit code {code})"
-        evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
-    if log is not None and log.failure is not None:
-        why += f": {log.failure.sentence}"
-        evidence.append(_end(log))
-    ended_well = pod.last_exit is not None and pod.last_exit[1] == 0
-    if pod.ready is False and not ended_well:
-        severity = Severity.CRITICAL
-    elif pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
-        severity = Severity.WARNING
-    else:
-        severity = Severity.INFO
-    times = "once" if pod.restarts == 1 else f"{pod.restarts} times"
-    return Finding(RESTARTING, f"its container was restarted {times}{why}", (*evidence, *pod.events[:3]), severity)
-
-
-def _end(log: LogStory) -> Evidence:
-    line = log.failure_line
-    if line is not None:
-        return Evidence(Source.LOG, line.text[:LONGEST], line.number)
-    return Evidence(Source.LOG, "" if log.failure is None else log.failure.sentence[:LONGEST])
 
 
 def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -292,11 +224,12 @@ def _config_file(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return Clear("no ini file was read") if said(log) else Undecided("a log that holds the server's start")
 
 
-ENTRIES: Final = (WEDGED, RESTARTING, SPECULATION_FAILED, CONFIG_FILE_BEHIND_FLAGS)
+ENTRIES: Final = (WEDGED, ending.RESTARTING, SPECULATION_FAILED, CONFIG_FILE_BEHIND_FLAGS, ending.ENDED)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(WEDGED.id, Item.HEALTH, _wedged),
-    Rule(RESTARTING.id, Item.HEALTH, _restarting),
+    Rule(ending.RESTARTING.id, Item.HEALTH, ending.restarting),
     Rule(SPECULATION_FAILED.id, Item.HEALTH, _speculation_failed),
     Rule(CONFIG_FILE_BEHIND_FLAGS.id, Item.HEALTH, _config_file),
+    Rule(ending.ENDED.id, Item.HEALTH, ending.ended),
 )

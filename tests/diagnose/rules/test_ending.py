@@ -83,6 +83,14 @@ def test_a_log_of_a_crash_and_the_start_after_it_is_a_restart() -> None:
     assert is_clear(health.RULES, "SLT114", symptoms)
 
 
+def test_a_server_that_came_up_again_says_what_ended_the_one_before() -> None:
+    got = found(health.RULES, "SLT111", of(log=read(ENDS["assertion"] + UP)), Severity.WARNING)
+    assert "the last time after it ended: llama-server stopped itself: GGML_ASSERT" in got.sentence
+    assert got.evidence[0].line == 6
+    full = found(health.RULES, "SLT111", of(log=read(ENDS["under load"] + UP)), Severity.WARNING)
+    assert "-ub" in (full.first or "")
+
+
 def test_a_pod_that_was_restarted_has_one_finding_for_it() -> None:
     symptoms = of(log=read(ENDS["assertion"]), pod=pod(restarts=1, last_exit=("Error", 134), ready=True))
     assert [one.id for one in findings(symptoms) if one.id in ("SLT111", "SLT114")] == ["SLT111"]

@@ -65,18 +65,36 @@ def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
             first=_cure(failure),
         )
     if log is not None and log.starts > 1:
-        return Finding(
-            RESTARTING,
-            f"it was started {log.starts} times in this log",
-            (Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines"),),
-            Severity.WARNING if is_memory else Severity.INFO,
-            Confidence.POSSIBLE,
-        )
+        return _started_again(log, is_memory=is_memory)
     if pod is not None:
         return Clear("its container was never restarted", (Evidence(Source.POD, "restarts 0"),))
     if log is not None and log.starts == 1:
         return Clear("one start in the log" + (", and no end" if failure is None else ""))
     return Undecided("--deployment (restarts and exit codes), or a log that holds the start")
+
+
+def _started_again(log: LogStory, *, is_memory: bool) -> Finding:
+    """Several starts in a log; by somebody's hand, unless the process before the last one says how it ended."""
+    starts = Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines")
+    earlier, line = log.earlier_failure, log.earlier_failure_line
+    if earlier is None or is_memory:
+        return Finding(
+            RESTARTING,
+            f"it was started {log.starts} times in this log",
+            (starts,),
+            Severity.WARNING if is_memory else Severity.INFO,
+            Confidence.POSSIBLE,
+        )
+    sentence = in_flags(earlier.sentence)
+    told = Evidence(
+        Source.LOG, (sentence if line is None else line.text)[:LONGEST], None if line is None else line.number
+    )
+    return Finding(
+        RESTARTING,
+        f"it was started {log.starts} times in this log, the last time after it ended: {sentence}",
+        (told, starts),
+        first=_cure(earlier),
+    )
 
 
 def _cure(failure: Failure) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bench.mock_server import END, STALL, MockServer, Received, Script, chat, chunk, event, http_head, last, token
@@ -92,7 +94,7 @@ def nothing(_: str) -> None:
 
 async def test_a_request_alone_is_taken_apart() -> None:
     async with serving() as server:
-        facts = await probe_server(server.url, None, look(), announce=nothing)
+        facts = await probe_server(server.url, None, look(), announce=nothing, note=nothing)
     assert facts.requests == 4
     assert facts.prompt_tokens == pytest.approx(458, abs=10)
     assert facts.prefill_tokens_per_s == pytest.approx(4000)
@@ -112,7 +114,12 @@ async def test_it_says_what_it_will_send_before_it_sends_and_keeps_to_it() -> No
     heard: list[tuple[str, int]] = []
     async with serving() as server:
         await probe_server(
-            server.url, None, look(), requests=2, announce=lambda line: heard.append((line, len(server.requests)))
+            server.url,
+            None,
+            look(),
+            requests=2,
+            announce=lambda line: heard.append((line, len(server.requests))),
+            note=nothing,
         )
     ((line, sent_before),) = heard
     assert sent_before == 0
@@ -135,7 +142,7 @@ async def test_never_two_at_a_time_and_a_pause_between(monkeypatch: pytest.Monke
         return script
 
     async with serving(**{CHAT: timed}) as server:
-        await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     arrived = [one.arrived_s for one in chats(server)]
     assert len(arrived) == 4
     ended = [at + took_s for at, took_s in zip(arrived, took, strict=True)]
@@ -144,7 +151,7 @@ async def test_never_two_at_a_time_and_a_pause_between(monkeypatch: pytest.Monke
 
 async def test_prompts_share_nothing_but_one_that_is_sent_twice() -> None:
     async with serving() as server:
-        await probe_server(server.url, None, look(), announce=nothing)
+        await probe_server(server.url, None, look(), announce=nothing, note=nothing)
     prompts = [prompt_of(one) for one in chats(server)]
     assert prompts[2] == prompts[3]
     assert len({prompt[:10] for prompt in prompts}) == len(prompts) - 1
@@ -160,7 +167,7 @@ async def test_a_prompt_sent_again_tells_what_the_cache_kept() -> None:
         return answer(received, cached=400 if known else 0)
 
     async with serving(**{CHAT: caching}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert facts.cached_tokens_again == 400
 
 
@@ -172,24 +179,61 @@ async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monke
         return answer(received, tokens_per_s=1600.0, step_s=0.02)
 
     async with serving() as server:
-        small = await probe_server(server.url, None, look(256), requests=1, announce=nothing)
+        small = await probe_server(server.url, None, look(256), requests=1, announce=nothing, note=nothing)
     assert small.prompt_tokens < 128
     async with serving(**{CHAT: slow}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert facts.prompt_tokens < 200
     assert facts.prefill_tokens_per_s == pytest.approx(1600.0)
     assert [one.asked_tokens for one in chats(server)] == [4, 4, 5, 4]
 
 
-async def test_a_server_that_others_use_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_IDLE_WAIT_S", (0.5, 0.3, 0.1))
-    busy = page({**METRICS, "requests_processing": 1})
+async def test_a_server_that_others_use_all_the_time_is_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_IDLE_WAIT_S", (0.5, 0.3))
+    busy = page({**METRICS, "requests_processing": 1, "requests_deferred": 2})
     async with serving(**{"/metrics": busy}) as server:
         began = time.monotonic()
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
-    assert not facts.was_idle
+        with pytest.raises(ProbeError, match=r"others use it \(1 at work, 2 waiting\).* 0\.5 s; nothing was sent"):
+            await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
+    assert {received.method for received in server.requests} == {"GET"}
+    assert 0.5 <= time.monotonic() - began < 2.0
+
+
+async def test_a_busy_server_gets_its_requests_as_soon_as_it_is_idle() -> None:
+    looks = itertools.count()
+
+    def soon_idle(_: Received) -> Script:
+        return page({**METRICS, "requests_processing": int(next(looks) < 4), "requests_deferred": 0})
+
+    async with serving(**{"/metrics": soon_idle}) as server:
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
+    assert facts.was_idle
     assert facts.requests == 1
-    assert 0.5 < time.monotonic() - began < 3.0
+
+
+@pytest.mark.parametrize(("answered", "measured"), [(2, False), (4, True)])
+async def test_once_others_come_nothing_more_is_sent_and_what_was_measured_counts(
+    answered: int, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two short prompts, a long one, and that once more."""
+    monkeypatch.setattr(probe, "_IDLE_WAIT_S", (0.5, 0.3))
+    notes: list[str] = []
+
+    def until(_: Received) -> Script:
+        busy = len(chats(server)) >= answered
+        return page({**METRICS, "requests_processing": int(busy), "requests_deferred": 0})
+
+    async with serving(**{"/metrics": until}) as server:
+        ask = probe_server(server.url, None, look(), announce=nothing, note=notes.append)
+        if measured:
+            facts = await ask
+            assert (facts.requests, facts.was_idle) == (1, False)
+            (note,) = notes
+            assert note.startswith("--probe was stopped after 4 of its requests: others use it (1 at work, 0 waiting)")
+        else:
+            with pytest.raises(ProbeError, match=r"others use it .*; only 2 short ones were sent"):
+                await ask
+    assert len(chats(server)) == answered
 
 
 async def test_work_of_others_between_two_looks_shows_in_the_counters() -> None:
@@ -200,15 +244,32 @@ async def test_work_of_others_between_two_looks_shows_in_the_counters() -> None:
         return page({**METRICS, "requests_processing": 0, "requests_deferred": 0, "prompt_tokens_total": counted[0]})
 
     async with serving(**{"/metrics": growing}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert not facts.was_idle
 
 
-async def test_where_nobody_can_tell_the_server_does_not_count_as_idle() -> None:
-    off = said({}, "501 Not Implemented")
-    async with serving(**{"/metrics": off, "/slots": off}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
-    assert not facts.was_idle
+OFF = said({}, "501 Not Implemented")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        pytest.param(OFF, id="switched off"),
+        pytest.param(page(dict.fromkeys(METRICS, "-nan")), id="no numbers"),
+        pytest.param(page({**METRICS, "requests_processing": -7}), id="an impossible number"),
+    ],
+)
+async def test_where_nobody_can_tell_who_uses_it_nothing_is_sent(metrics: Script) -> None:
+    async with serving(**{"/metrics": metrics, "/slots": OFF}) as server:
+        with pytest.raises(ProbeError, match=r"nobody can tell whether others use it.*--metrics"):
+            await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
+    assert not chats(server)
+
+
+async def test_without_metrics_the_slots_say_whether_it_is_idle() -> None:
+    async with serving(**{"/metrics": OFF}) as server:
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
+    assert facts.was_idle
 
 
 async def test_tokens_that_somebody_holds_back_show_in_how_they_come() -> None:
@@ -216,7 +277,7 @@ async def test_tokens_that_somebody_holds_back_show_in_how_they_come() -> None:
         return answer(received, step_s=0.01, held_back=True)
 
     async with serving(**{CHAT: held}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert facts.stream_made_s == pytest.approx(0.15)
     assert facts.stream_s is not None
     assert facts.stream_s < 0.05
@@ -229,7 +290,7 @@ async def test_where_chats_are_refused_plain_text_is_sent() -> None:
 
     refused = said({"error": {"code": 500, "type": "server_error"}}, "500 Internal Server Error")
     async with serving(**{CHAT: refused, "/completion": plain}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert facts.requests == 1
     assert len(chats(server)) == 1
     assert len([one for one in server.requests if one.path == "/completion"]) == 3
@@ -237,7 +298,7 @@ async def test_where_chats_are_refused_plain_text_is_sent() -> None:
 
 async def test_without_the_server_s_tokenizer_prompts_are_kept_on_the_short_side() -> None:
     async with stand_in({"/metrics": IDLE, CHAT: answer}) as server:
-        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing)
+        facts = await probe_server(server.url, None, look(), requests=1, announce=nothing, note=nothing)
     assert facts.tokenize_s is None
     assert 100 < facts.prompt_tokens < 200
 
@@ -246,7 +307,7 @@ async def test_a_server_that_answers_no_prompt_is_told_with_its_reason() -> None
     refused = said({"error": {"code": 401, "type": "authentication_error"}}, "401 Unauthorized")
     async with serving(**{CHAT: refused, "/completion": refused}) as server:
         with pytest.raises(ProbeError, match="HTTP 401: 401 authentication_error") as caught:
-            await probe_server(server.url, "0ther", look(), announce=nothing)
+            await probe_server(server.url, "0ther", look(), announce=nothing, note=nothing)
     assert isinstance(caught.value, InvalidInputError)
     assert str(caught.value).startswith(f"--probe: {server.url} could not be measured")
 
@@ -259,7 +320,7 @@ async def test_a_probe_ends_in_time_with_what_it_has() -> None:
 
     async with serving(**{CHAT: stuck}) as server:
         began = time.monotonic()
-        facts = await probe_server(server.url, None, look(), announce=nothing, limit_s=3.0)
+        facts = await probe_server(server.url, None, look(), announce=nothing, note=nothing, limit_s=3.0)
     assert time.monotonic() - began < 4.5
     assert facts.requests == 2
     assert facts.cached_tokens_again == 0
@@ -269,13 +330,13 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     began = time.monotonic()
     async with serving(**{CHAT: [(0.0, STALL)]}) as server:
         with pytest.raises(ProbeError, match="no end after"):
-            await probe_server(server.url, None, look(), announce=nothing, limit_s=1.0)
+            await probe_server(server.url, None, look(), announce=nothing, note=nothing, limit_s=1.0)
     assert time.monotonic() - began < 2.0
 
 
 async def test_a_probe_that_is_cancelled_hangs_up_at_once_and_sends_nothing_more() -> None:
     async with serving(**{CHAT: [(0.0, http_head()), (0.0, STALL)]}) as server:
-        task = asyncio.create_task(probe_server(server.url, None, look(), announce=nothing))
+        task = asyncio.create_task(probe_server(server.url, None, look(), announce=nothing, note=nothing))
         async with asyncio.timeout(5):
             while not chats(server):  # noqa: ASYNC110 (the stand-in has no event)
                 await asyncio.sleep(0.01)
@@ -292,7 +353,7 @@ async def test_a_probe_that_is_cancelled_hangs_up_at_once_and_sends_nothing_more
 async def test_an_address_that_is_none_is_refused_before_anything_is_announced() -> None:
     heard: list[str] = []
     with pytest.raises(InvalidInputError, match="must begin with http://"):
-        await probe_server("127.0.0.1:8080", None, look(), announce=heard.append)
+        await probe_server("127.0.0.1:8080", None, look(), announce=heard.append, note=heard.append)
     assert not heard
 
 
@@ -301,7 +362,7 @@ async def test_a_real_server_is_measured_and_its_cache_found(tmp_path: Path) -> 
     model = write_tiny_model(tmp_path / "tiny.gguf", context=4096)
     async with engine(model, tmp_path) as url:
         shown = await look_at(url, None, between_s=0.01)
-        facts = await probe_server(url, None, shown, requests=2, announce=nothing)
+        facts = await probe_server(url, None, shown, requests=2, announce=nothing, note=nothing)
     assert facts.was_idle
     assert facts.requests == 2
     assert 250 < facts.prompt_tokens <= 512
@@ -317,5 +378,22 @@ async def test_a_real_server_that_caches_nothing_is_found_out(tmp_path: Path) ->
     model = write_tiny_model(tmp_path / "tiny.gguf", context=4096)
     async with engine(model, tmp_path, cache_prompt=False) as url:
         shown = await look_at(url, None, between_s=0.01)
-        facts = await probe_server(url, None, replace(shown, model=None), requests=1, announce=nothing)
+        facts = await probe_server(url, None, replace(shown, model=None), requests=1, announce=nothing, note=nothing)
     assert facts.cached_tokens_again == 0
+
+
+@pytest.mark.engine
+async def test_a_real_server_that_works_for_others_is_sent_nothing_by_its_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_IDLE_WAIT_S", (1.0, 1.0))
+    model = write_tiny_model(tmp_path / "tiny.gguf", context=4096)
+    body = {"prompt": "once upon a time", "n_predict": 3000, "ignore_eos": True, "stream": True}
+    async with engine(model, tmp_path) as url:
+        shown = await look_at(url, None, between_s=0.01)
+        async with aiohttp.ClientSession() as session, session.post(f"{url}/completion", json=body) as others:
+            await others.content.readany()
+            with pytest.raises(ProbeError, match=r"others use it \(1 at work, 0 waiting\).*; nothing was sent"):
+                await probe_server(url, None, shown, announce=nothing, note=nothing)
+    log = "".join(file.read_text() for file in tmp_path.rglob("*.log"))  # noqa: ASYNC240 (nothing else runs)
+    assert log.count("processing task") == 1

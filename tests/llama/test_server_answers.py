@@ -102,3 +102,10 @@ def test_any_props_are_either_understood_or_refused(inner: object) -> None:
 @pytest.mark.parametrize("prefix", ["llamacpp:", "llamacpp_", ""])
 def test_metrics_have_one_name_whatever_stands_before_it(prefix: str) -> None:
     assert parse_metrics(f"{prefix}requests_deferred 7\n").deferred == 7
+
+
+@pytest.mark.parametrize("value", ["-7", "-0.5", "nan", "-nan", "+Inf", "-Inf", "1e300"])
+def test_a_sample_that_can_not_be_true_is_none_and_is_kept_as_it_came(value: str) -> None:
+    metrics = parse_metrics(f"llamacpp:requests_deferred {value}\nllamacpp:requests_processing 1\n")
+    assert (metrics.deferred, metrics.processing) == (None, 1)
+    assert metrics.unusable == {"requests_deferred": value}

@@ -159,7 +159,7 @@ async def _ask(
     from slotune.gathering.probe import ProbeError, probe_server  # noqa: PLC0415  (half of a look's time)
 
     try:
-        return look, await probe_server(url, key, look, announce=announce)
+        return look, await probe_server(url, key, look, announce=announce, note=note)
     except ProbeError as error:  # what the look found still stands
         note(str(error))
         return look, None

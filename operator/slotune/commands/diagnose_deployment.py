@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from slotune.commands.diagnose import Asked, Looked, announce, run_diagnosis
 from slotune.commands.diagnose_helps import Helps
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
@@ -26,12 +29,18 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         context=asked.context,
         container=asked.container,
         api_key=helps.key,
-        probe=_probe if asked.probe else None,
+        probe=partial(_probe, note=notes.append) if asked.probe else None,
         tell=notes.append,
     )
     cure = "give the log of the pod on it: kubectl logs POD | slotune diagnose --log - --nvidia-smi FILE"
     return Looked(servers, tuple(notes), cure)
 
 
-async def _probe(url: str, key: str | None, look: ServerLook) -> ProbeFacts:
-    return await probe_server(url, key, look, announce=lambda line: announce(f"{look.url}: {line}"))
+async def _probe(url: str, key: str | None, look: ServerLook, *, note: Callable[[str], None]) -> ProbeFacts:
+    return await probe_server(
+        url,
+        key,
+        look,
+        announce=lambda line: announce(f"{look.url}: {line}"),
+        note=lambda line: note(f"{look.url}: {line}"),
+    )

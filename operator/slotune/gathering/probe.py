@@ -1,5 +1,7 @@
 """A few requests to a server that others use too: said beforehand, one at a time, bounded in tokens and in time.
 
+Each is sent at an idle moment. Where none comes nothing is sent, or nothing more: others' requests matter more.
+
 What a look can't show is how long one prompt takes with nothing in its way: reading it, each token after it, and what
 comes before both. Prompts are chats of plain words in random order: the template and the tokenizer have their part in
 the time, and nothing of one prompt is found in a cache by another, not even in pieces (``--cache-reuse``).
@@ -22,6 +24,7 @@ import orjson
 
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.address import base_address, usable_key
+from slotune.gathering.idleness import in_use
 from slotune.gathering.probe_plan import (
     FRAME_TOKENS,
     SHORT_ANSWER_TOKENS,
@@ -46,8 +49,8 @@ __all__ = ["LIMIT_S", "ProbeError", "probe_server"]
 
 LIMIT_S = 60.0
 """Of a whole probe. What is measured by then counts."""
-_IDLE_WAIT_S = (3.0, 2.0, 0.3)
-"""For the first request, for each after it, and for any once the server was not idle."""
+_IDLE_WAIT_S = (10.0, 5.0)
+"""For an idle moment before the first request, and before each after it; then nothing more is sent."""
 _PAUSE_S = (0.1, 1.0)
 """Least and most between two requests; else half of what the last one took."""
 _CALL_LIMIT_S = 2.0
@@ -68,12 +71,14 @@ async def probe_server(
     *,
     requests: int = 4,
     announce: Callable[[str], None],
+    note: Callable[[str], None],
     limit_s: float = LIMIT_S,
 ) -> ProbeFacts:
     """Measure what one request costs that has the server to itself.
 
     Two short prompts, ``requests`` long ones that share nothing, and the first of them once more. Never two at a time;
-    each waits for an idle moment, though not for long. Cancelling it stops at once: the server notices within a second.
+    each waits for an idle moment, and once none comes it ends with what it has. Cancelling it stops at once: the server
+    notices within a second.
 
     Args:
         url: As for :func:`slotune.gathering.server.look_at`.
@@ -81,23 +86,26 @@ async def probe_server(
         look: What that found.
         requests: Long prompts; at least one is sent.
         announce: Hears one sentence before anything is sent.
+        note: Hears why it ended early, when it measured something all the same.
         limit_s: Seconds after which nothing more is sent and what runs is given up.
 
     Raises:
         InvalidInputError: an address or key that is none.
-        ProbeError: no long prompt was answered with timings.
+        ProbeError: no long prompt was answered with timings, for one because the server was never idle.
     """
     base, key, requests = base_address(url), usable_key(key), max(1, requests)
     longest = longest_prompt(look)
     announce(announcement(requests, longest, limit_s))
     deadline = time.monotonic() + limit_s
-    connect_s = await _connecting(base)
     target = Target(base, "" if look.model is None else look.model.id, key)
     transport = httpx.AsyncHTTPTransport(
         verify=ssl.create_default_context(), limits=httpx.Limits(max_keepalive_connections=0)
     )
     async with LlamaServer(base, api_key=key, timeout_s=_CALL_LIMIT_S, transport=transport) as server:
         talk = _Talk(server, target, deadline)
+        if not await talk.may_send():
+            raise ProbeError(base, _why_nothing(talk))
+        connect_s = await _connecting(base)
         before = await _tokens_counted(server)
         tokenize_s, per_word = await _tokenizing(server, longest)
         with resting_collector():  # once for all: what is frozen already costs each request little
@@ -108,10 +116,12 @@ async def probe_server(
                 probe = summarize_probes(long)
             except IdleProbeError as error:
                 raise ProbeError(base, str(error)) from error
-        was_idle = talk.was_idle and await _is_idle(server, _IDLE_WAIT_S[1])
+        was_idle = not talk.in_use and not await in_use(server, _IDLE_WAIT_S[1])
         after = await _tokens_counted(server)
     if before is not None and after is not None and after - before > talk.tokens_made + FRAME_TOKENS:
         was_idle = False
+    if talk.in_use:
+        note(f"--probe was stopped after {talk.sent} of its requests: {talk.in_use}")
     streams = [
         one.last_token_s - one.first_token_s
         for one in long
@@ -141,22 +151,21 @@ class _Talk:
     target: Target
     deadline: float
     as_chat: bool = True
-    was_idle: bool = True
-    """Each request so far found the server idle."""
+    in_use: str = ""
+    """Why nothing more is sent: no idle moment came."""
+    sent: int = 0
     tokens_made: int = 0
     """Computed for us: of prompts and answers."""
     took_s: float | None = None
     """The last request; None before the first."""
 
     async def send(self, words: int, answer_tokens: int, seed: int) -> RequestRecord | None:
-        """One request; None when the time that is left would not do for it."""
+        """One request; None when the server is in use, or the time that is left would not do for it."""
         if self.took_s is not None:
             await asyncio.sleep(min(max(self.took_s / 2, _PAUSE_S[0]), _PAUSE_S[1]))
-        first_s, next_s, busy_s = _IDLE_WAIT_S
-        patience_s = first_s if self.took_s is None else next_s if self.was_idle else busy_s
-        self.was_idle = await _is_idle(self.server, min(patience_s, self._left())) and self.was_idle
-        if self._left() <= (self.took_s or 0.0):
+        if not await self.may_send():
             return None
+        self.sent += 1
         began = time.monotonic()
         (record,) = await send_probes(
             self.target,
@@ -169,6 +178,14 @@ class _Talk:
         self.took_s = time.monotonic() - began
         self.tokens_made += (record.prompt_tokens or 0) + (record.output_tokens or 0)
         return record
+
+    async def may_send(self) -> bool:
+        """Whether an idle moment came while there is time for one more request."""
+        if self.in_use or self._left() <= (self.took_s or 0.0):
+            return False
+        patience_s = _IDLE_WAIT_S[0] if self.took_s is None else _IDLE_WAIT_S[1]
+        self.in_use = await in_use(self.server, min(patience_s, self._left()))
+        return not self.in_use and self._left() > (self.took_s or 0.0)
 
     def _left(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
@@ -210,23 +227,21 @@ async def _long(
         if number == 0:  # at once: on a slow server there may be no time left for it at the end
             again = await talk.send(words, SHORT_ANSWER_TOKENS, seed)
     if not records:
-        raise ProbeError(talk.target.base_url, "the time was up before a long prompt could be sent")
+        raise ProbeError(talk.target.base_url, _why_nothing(talk))
     return records, again
+
+
+def _why_nothing(talk: _Talk) -> str:
+    """Why no long prompt was sent."""
+    if not talk.in_use:
+        return "the time was up before a long prompt could be sent"
+    return f"{talk.in_use}; {f'only {talk.sent} short ones were' if talk.sent else 'nothing was'} sent"
 
 
 def _overhead(short: Sequence[RequestRecord]) -> float | None:
     with contextlib.suppress(IdleProbeError):
         return summarize_probes(list(short)).overhead_s
     return None
-
-
-async def _is_idle(server: LlamaServer, limit_s: float) -> bool:
-    """Whether the server came to rest in time. False also when it shows neither metrics nor slots: nobody can tell."""
-    try:
-        await server.wait_idle(limit_s)
-    except ServerError:
-        return False
-    return True
 
 
 async def _tokens_counted(server: LlamaServer) -> float | None:

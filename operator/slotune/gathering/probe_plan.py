@@ -65,8 +65,9 @@ def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
     prompts = (requests + 1) * prompt_tokens + SHORT_REQUESTS * _SHORT_TOKENS
     answers = requests * ANSWER_TOKENS + (SHORT_REQUESTS + 1) * SHORT_ANSWER_TOKENS
     return (
-        f"probing with {count} requests, one at a time: at most {prompts:,} prompt tokens beside what the chat "
-        f"template adds, {answers:,} answer tokens, and {limit_s:.0f} s in all"
+        f"probing with {count} requests, one at a time and only while nobody else uses the server: at most "
+        f"{prompts:,} prompt tokens beside what the chat template adds, {answers:,} answer tokens, and {limit_s:.0f} s "
+        "in all"
     )
 
 

@@ -29,6 +29,8 @@ __all__ = [
 
 EXCERPT = 300
 """Characters of a foreign answer that an error message shows."""
+LARGEST_SAMPLE = 1e15
+"""Of /metrics: a billion tokens a second come to less in ten days, and no server is that fast."""
 
 
 _SAMPLE = re.compile(r"^(?:llamacpp[:_])?([A-Za-z_][\w:]*)(\{[^}]*\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
@@ -90,9 +92,11 @@ class ModelMeta:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """/metrics. ``values`` has every finite sample under its name without ``llamacpp:``, labels kept in braces."""
+    """/metrics. ``values`` has every sample that can be true under its name without ``llamacpp:``, labels in braces."""
 
     values: Mapping[str, float]
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Samples that can't be true, as they came: ``-nan``, ``-7``."""
 
     def get(self, name: str) -> float | None:
         """A sample, or None when this build has none or had nothing to divide by (``nan``)."""
@@ -163,8 +167,12 @@ def parse_model(body: Any) -> ModelMeta:
 
 
 def parse_metrics(text: str) -> Metrics:
-    """/metrics, Prometheus text. Lines that are no samples and values that are not finite are left out."""
+    """/metrics, Prometheus text. Lines that are no samples are left out.
+
+    Whatever llama-server counts begins at 0, so what is negative is as little a sample as what is not finite.
+    """
     values: dict[str, float] = {}
+    unusable: dict[str, str] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line)
         if match is None:
@@ -173,9 +181,12 @@ def parse_metrics(text: str) -> Metrics:
             value = float(match[3])
         except ValueError:
             continue
-        if math.isfinite(value):
-            values[match[1] + (match[2] or "")] = value
-    return Metrics(values)
+        name = match[1] + (match[2] or "")
+        if math.isfinite(value) and 0 <= value <= LARGEST_SAMPLE:
+            values[name] = value
+        else:
+            unusable[name] = match[3]
+    return Metrics(values, unusable)
 
 
 _NOT_OURS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)

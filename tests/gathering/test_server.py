@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
@@ -14,6 +15,7 @@ import aiohttp
 import pytest
 
 from bench.mock_server import END, Received, Script, chunk, document, http_head
+from slotune.gathering.address import base_address
 from slotune.gathering.server import look_at
 from slotune.tuning.errors import InvalidInputError
 from tests.controller.tls import server_tls
@@ -217,7 +219,42 @@ async def test_values_that_are_no_numbers_are_left_out_and_said_so() -> None:
         look = await look_at(server.url, None, **QUICK)
     assert look.metrics is not None
     assert look.metrics.get("n_busy_slots_per_decode") is None
-    assert look.refused == {"/metrics": "an old or odd page: no number for n_decode_total, prompt_seconds_total"}
+    want = "left out what can't be true: prompt_seconds_total +Inf, n_decode_total nan"
+    assert look.refused == {"/metrics": want}
+
+
+async def test_a_page_of_nothing_but_nan_is_llama_server_s_all_the_same() -> None:
+    async with stand_in({"/metrics": page(dict.fromkeys(METRICS, "-nan"))}) as server:
+        look = await look_at(server.url, None, **QUICK)
+    assert look.metrics is None
+    assert look.deferred == ()
+    assert look.refused["/metrics"].startswith("left out what can't be true: prompt_tokens_total -nan, ")
+
+
+async def test_numbers_that_can_not_be_true_are_left_out_and_said_so() -> None:
+    odd = {**METRICS, "requests_processing": 9, "requests_deferred": -7}
+    async with stand_in({"/metrics": page(odd)}) as server:
+        look = await look_at(server.url, None, **QUICK)
+    assert look.metrics is not None
+    assert look.metrics_later is not None
+    assert (look.metrics.processing, look.metrics.deferred, look.deferred) == (None, None, ())
+    assert (look.metrics_later.processing, look.metrics_later.deferred) == (None, None)
+    words = look.refused["/metrics"]
+    assert words.startswith("left out what can't be true: ")
+    assert "requests_deferred -7" in words
+    assert "requests_processing 9 of 2 slots" in words
+
+
+async def test_a_number_that_can_not_be_true_in_the_second_page_alone_is_said_too() -> None:
+    waiting = iter((3, -7))
+
+    def counted(_: Received) -> Script:
+        return page({**METRICS, "requests_deferred": next(waiting)})
+
+    async with stand_in({"/metrics": counted}) as server:
+        look = await look_at(server.url, None, **QUICK)
+    assert look.deferred == (3,)
+    assert look.refused == {"/metrics": "the second page: left out what can't be true: requests_deferred -7"}
 
 
 async def test_a_page_of_other_metrics_is_none() -> None:
@@ -300,6 +337,47 @@ async def test_a_build_from_before_2025_is_understood() -> None:
 
 
 # No llama-server that could be looked at
+
+
+@pytest.mark.parametrize(
+    "page_of_it",
+    [
+        *("/", "/v1", "/health", "/v1/health", "/props", "/slots", "/metrics?x=1", "/v1/models", "/index.html#chat"),
+        *("/v1/chat/completions", "/chat/completions/", "/completion"),
+    ],
+)
+async def test_a_page_of_the_server_is_as_good_as_its_address(page_of_it: str) -> None:
+    async with stand_in() as server:
+        look = await look_at(server.url + page_of_it, None, **QUICK)
+        assert look.url == server.url
+    assert base_address("https://a.example/llm/props") == "https://a.example/llm"
+    assert base_address("https://a.example/my-models") == "https://a.example/my-models"
+
+
+async def test_a_plain_server_that_waits_for_the_rest_of_tls_is_told_as_plain() -> None:
+    """As llama-server does: it reads on for a line's end that never comes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"authorization" not in head.lower()
+            writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"ok"}')
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        began = time.monotonic()
+        told = await refusal(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "a-key", limit_s=4.0)
+        assert time.monotonic() - began < 1.0
+    assert "it does not speak TLS there: try http:// in place of https://" in told
+
+
+async def test_plain_words_to_a_port_for_tls_are_told_as_such() -> None:
+    body = b"Client sent an HTTP request to an HTTPS server.\n"
+    head = f"HTTP/1.0 400 Bad Request\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with raw(head + body) as port:
+        assert "try https:// in place of http://" in await refusal(f"http://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

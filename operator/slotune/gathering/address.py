@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -11,12 +12,18 @@ from slotune.tuning.errors import InvalidInputError
 __all__ = ["base_address", "usable_key"]
 
 _EXAMPLE = "such as http://127.0.0.1:8080"
+_PAGES = re.compile(
+    r"(/v1)?(/(health|props|slots|metrics|models|index\.html|completions?|chat/completions|responses|messages"
+    r"|embeddings?|infill|tokenize|detokenize|apply-template|rerank(ing)?))?$"
+)
+"""What people copy along with the address."""
 
 
 def base_address(url: str) -> str:
     """Scheme, host, port and path of the server: what comes before ``/health``.
 
-    A trailing ``/`` or ``/v1``, and what stands behind ``?`` or ``#`` in the address bar of the web page, are cut off.
+    A trailing ``/``, ``/v1`` or page of llama-server such as ``/props``, and what stands behind ``?`` or ``#`` in the
+    address bar of the web page, are cut off.
 
     Raises:
         InvalidInputError: this is no address, or holds a password, which would come out again in what is printed.
@@ -36,7 +43,7 @@ def base_address(url: str) -> str:
         raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}")
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
-    base = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
+    base = urlunsplit((parts.scheme, parts.netloc, _PAGES.sub("", parts.path.rstrip("/")), "", ""))
     try:
         httpx.URL(base)
     except httpx.InvalidURL as error:

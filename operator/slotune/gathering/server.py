@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -36,6 +36,10 @@ LIMIT_S = 10.0
 
 _DOOR_SHARE = 0.25
 """Of the limit, for /health and then for /props: both take milliseconds on a server that works."""
+_TLS_SHARE = 0.05
+"""Of the limit, for a server of ``https://`` to refuse what is no TLS; nearly all do so at once."""
+_PLAIN = frozenset({200, 401, 403, 404, 503})
+"""What only a server without TLS answers to plain HTTP; others hang up, say 400 or redirect."""
 _QUEUE_SHARE = 0.5
 """Of the limit, for /slots and /metrics: a decode of 2,048 tokens takes seconds on a slow machine."""
 _ROOT_S = 2.0
@@ -51,6 +55,11 @@ _COUNTERS = (
     "tokens_predicted_seconds_total",
 )
 """What a page of today has from the first moment on, each with a number."""
+
+_OLD_GAUGE = "kv_cache_usage_ratio"
+"""What a page of 2024 has, and none of today."""
+_AT_MOST_SLOTS = ("requests_processing", "n_busy_slots_per_decode")
+_LONGEST_VALUE = 20
 
 _FLAGS = {"/metrics": "--metrics", "/slots": "--slots"}
 
@@ -74,6 +83,7 @@ async def look_at(url: str, key: str | None, *, between_s: float = BETWEEN_S, li
     base = base_address(url)
     deadline = time.monotonic() + limit_s
     async with Asker(base, usable_key(key)) as asker:
+        await _check_tls(asker, _TLS_SHARE * limit_s)
         health = await asker.get("/health", _DOOR_SHARE * limit_s)
         _check_door(asker, health)
         door_s = _DOOR_SHARE * limit_s
@@ -91,12 +101,14 @@ async def look_at(url: str, key: str | None, *, between_s: float = BETWEEN_S, li
         else:
             slots_said, first = await asyncio.gather(asker.get("/slots", queue_s), asker.get("/metrics", queue_s))
         slots = None if slots_said is None else notes.read(slots_said, lambda said: parse_slots(said.json))
-        metrics = notes.metrics(first)
+        slot_count = None if props is None else props.total_slots
+        metrics = notes.metrics(first, slot_count)
         later: Metrics | None = None
         apart_s = 0.0
         if metrics is not None and isinstance(first, Answer) and first.at_s + between_s < deadline:
             await asyncio.sleep(first.at_s + between_s - time.monotonic())
-            later, apart_s = _later(await asker.get("/metrics", deadline - time.monotonic()), first)
+            second = await asker.get("/metrics", deadline - time.monotonic())
+            later, apart_s = notes.later(second, first, slot_count)
     sampling, source, of_request = sampling_in_use(props, slots)
     return ServerLook(
         url=base,
@@ -145,18 +157,59 @@ class _Notes:
             self.refused[path] = "its answer is not llama-server's"
         return None
 
-    def metrics(self, said: Answer | Silence) -> Metrics | None:
-        """A page of metrics; with a note on what a page of today has more."""
-        page = self.read(said, lambda answer: parse_metrics(answer.text))
+    def metrics(self, said: Answer | Silence, slots: int | None) -> Metrics | None:
+        """A page of metrics; with a note on what a page of today has more, and on what can't be true."""
+        page = self.read(said, lambda answer: _possible(parse_metrics(answer.text), slots))
         if page is None:
             return None
-        missing = [name for name in _COUNTERS if page.get(name) is None]
-        if len(missing) == len(_COUNTERS) and page.get("kv_cache_usage_ratio") is None:
+        shown, known = set(page.values), {*_COUNTERS, _OLD_GAUGE}
+        if odd := {name: value for name, value in page.unusable.items() if name in known}:
+            self.refused["/metrics"] = _unusable(odd)
+            if not shown & known:
+                return None
+        elif not shown & known:
             self.refused["/metrics"] = "a page without any of llama-server's metrics"
             return None
-        if missing:
-            self.refused["/metrics"] = f"an old or odd page: no number for {', '.join(missing)}"
+        if missing := [name for name in _COUNTERS if name not in shown and name not in odd]:
+            words = f"an old or odd page: no number for {', '.join(missing)}"
+            self.refused["/metrics"] = f"{self.refused['/metrics']}; {words}" if odd else words
         return page
+
+    def later(self, said: Answer | Silence, first: Answer, slots: int | None) -> tuple[Metrics | None, float]:
+        """The second page, and seconds since the first; with a note on what was a number in the first alone."""
+        if isinstance(said, Silence) or said.status != 200:
+            return None, 0.0
+        page = _possible(parse_metrics(said.text), slots)
+        if odd := {name: page.unusable[name] for name in _COUNTERS if name in page.unusable}:
+            self.refused.setdefault("/metrics", f"the second page: {_unusable(odd)}")
+        return page, said.at_s - first.at_s
+
+
+def _possible(page: Metrics, slots: int | None) -> Metrics:
+    """Without more busy slots than there are."""
+    if not slots:
+        return page
+    odd = {name: page.values[name] for name in _AT_MOST_SLOTS if page.values.get(name, 0) > slots}
+    values = {name: value for name, value in page.values.items() if name not in odd}
+    more = {name: f"{value:g} of {slots} slots" for name, value in odd.items()}
+    return Metrics(values, {**page.unusable, **more})
+
+
+def _unusable(odd: Mapping[str, str]) -> str:
+    said = ", ".join(f"{name} {value[:_LONGEST_VALUE]}" for name, value in odd.items())
+    return f"left out what can't be true: {said}"
+
+
+async def _check_tls(asker: Asker, limit_s: float) -> None:
+    """Whether ``https://`` is right: a plain server would wait for the rest of what TLS begins with, and say nothing.
+
+    Raises InvalidInputError.
+    """
+    if asker.base.startswith("https://"):
+        async with Asker(asker.base.replace("https://", "http://", 1)) as plain:  # and without the key
+            said = await plain.get("/health", limit_s)
+        if isinstance(said, Answer) and said.status in _PLAIN:
+            raise InvalidInputError("--url", asker.base, Cause.NO_TLS.value)
 
 
 def _check_door(asker: Asker, health: Answer | Silence) -> None:
@@ -167,6 +220,8 @@ def _check_door(asker: Asker, health: Answer | Silence) -> None:
         return
     _check_redirect(asker, health)
     _check_loading(asker, health)
+    if health.status == 400 and b"https" in health.body[:1000].lower() and asker.base.startswith("http://"):
+        raise InvalidInputError("--url", asker.base, "it speaks TLS there: try https:// in place of http://")
     if health.status in {502, 503, 504}:
         cure = f"/health answers {health.status}: a proxy that reaches no server behind it, or a server that failed"
         raise InvalidInputError("--url", asker.base, cure)
@@ -233,13 +288,6 @@ def _refusal(said: Answer) -> str:
     if said.status in {401, 403}:
         return f"wants an API key ({said.status}): --api-key-file FILE"
     return f"answers {said.status}"
-
-
-def _later(said: Answer | Silence, first: Answer) -> tuple[Metrics | None, float]:
-    """The second page, and seconds since the first; there is nothing to note that the first did not say."""
-    if isinstance(said, Silence) or said.status != 200:
-        return None, 0.0
-    return parse_metrics(said.text), said.at_s - first.at_s
 
 
 def _took(said: Answer | Silence | None) -> float | None:

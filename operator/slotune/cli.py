@@ -21,7 +21,7 @@ exit codes:
   3    infeasible, or Fail
   4    inconclusive, or the budget ended before an answer
   5    invalid measurement: the measurement was at fault, not the configuration
-  130  stopped by Ctrl-C; finished trials are kept, the same command goes on from them
+  130  stopped by Ctrl-C; tune: finished trials are kept, the same command goes on from them
 """
 
 
@@ -55,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_tune(commands)
     _add_plan(commands)
     _add_bench(commands)
-    add_diagnose(commands).set_defaults(run=_diagnose)
+    add_diagnose(commands).set_defaults(run=_diagnose, stopped="nothing was changed")
     _add_validate(commands)
     _add_export(commands)
     _add_replay(commands)
@@ -81,7 +81,7 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     tune.add_argument("--gpu-class", metavar="NAME", help="the GPUClass that this machine is, when there are several")
     tune.add_argument("--out", type=folder, metavar="DIR", help="where results and report.html go (slotune-out/NAME)")
     _output(tune)
-    tune.set_defaults(run=_tune)
+    tune.set_defaults(run=_tune, stopped="finished trials are kept, the same command goes on from them")
 
 
 def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -368,6 +368,16 @@ def _bench(args: argparse.Namespace) -> int:
 def _diagnose(args: argparse.Namespace) -> int:
     from slotune.commands.diagnose import Asked, diagnose
 
+    if args.explain is not None:
+        from slotune.commands.diagnose_explain import explain
+        from slotune.tuning.errors import InvalidInputError
+
+        for flag, given in (("--url", args.url), ("--log", args.log), ("--deployment", args.deployment)):
+            if given is not None:
+                raise InvalidInputError(
+                    f"{flag} beside --explain", None, "one looks, the other only prints: leave one out"
+                )
+        return explain(args.explain, args.output)
     asked = Asked(
         url=args.url,
         log=args.log,

@@ -19,6 +19,7 @@ from bench.mock_server import MockServer, Received, Script
 from bench.mock_server import document as answered
 from slotune.cli import main
 from slotune.commands import diagnose as command
+from slotune.diagnose.catalogue import ENTRIES
 from tests.commands.manifests import manifest
 from tests.gathering.standing_in import METRICS, MODELS, PROPS, SECRET, page, said, stand_in
 from tests.tiny_models import write_tiny_model
@@ -386,3 +387,28 @@ def test_a_cluster_without_the_package_for_it_names_the_extra() -> None:
 def test_a_cluster_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "--deployment", "chat", "--kubeconfig", str(tmp_path / "none"))
     assert "chat" in line
+
+
+# What is known of a finding
+
+
+@pytest.mark.parametrize("name", ["SLT036", "slt036", "GPUMemoryFull"])
+def test_a_finding_is_explained_by_its_identifier_or_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "--explain", name]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("SLT036")
+    assert [part for part in ("Cause", "Try first", "Don't", "Verify") if f"\n{part}" not in text] == []
+    assert main(["diagnose", "--explain", name, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["code"] == "GPUMemoryFull"
+
+
+def test_every_finding_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, entry in ENTRIES.items():
+        assert main(["diagnose", "--explain", name]) == 0
+        assert entry.code in capsys.readouterr().out
+
+
+def test_a_finding_that_there_is_not_is_refused_with_near_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "SLT036 GPUMemoryFull" in refused(capsys, "--explain", "GPUMemoryFul")
+    assert "SLT001" in refused(capsys, "--explain", "\x1b[2J")
+    assert "--log beside --explain" in refused(capsys, "--explain", "SLT036", "--log", "x.log")

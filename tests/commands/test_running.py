@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from slotune.cli import make_parser
 from slotune.commands import running
 
 HEAVY = ("scipy", "numpy", "pydantic", "aiohttp", "kubernetes", "gguf")
@@ -25,3 +26,23 @@ def test_a_look_at_a_server_imports_nothing_that_takes_long() -> None:
     code = "import sys, slotune.cli, slotune.commands.running, slotune.commands.diagnose; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert sorted(set(loaded) & set(HEAVY)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["tune", "-f", "x.yaml"], "finished trials are kept"),
+        (["diagnose", "--log", "x.log"], "nothing was changed"),
+        (["validate", "-f", "x.yaml"], "slotune: stopped\n"),
+    ],
+)
+def test_ctrl_c_is_answered_in_the_words_of_the_command(
+    command: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    assert running.run_command(interrupted, make_parser().parse_args(command)) == 130
+    said = capsys.readouterr().err
+    assert words in said
+    assert ("trials" in said) is (command[0] == "tune")

@@ -39,8 +39,7 @@ chat.log      log of 12,345 lines (3 MiB), 1 start, -lv 4, 2 h Â· build b11549 Â
    More       docs/diagnosis.md#slt050
 
 Worth knowing
-   SLT113 ConfigFileBehindFlags: /etc/llama.ini was read
-   (docs/diagnosis.md#slt113)
+   SLT113 ConfigFileBehindFlags: /etc/llama.ini was read (--explain SLT113)
 
 Roofline                 A token reads 4.7 GB of weights.
 
@@ -96,7 +95,7 @@ def test_what_is_only_worth_knowing_leaves_nothing_to_change_and_is_told_briefly
     info = busy().checkup.findings[1]
     text = said(examined(Symptoms("chat.log", log=LOG), of(info), clear(Item.GPU, "on the GPU")))
     assert "nothing to change" in text
-    assert "SLT113 ConfigFileBehindFlags: /etc/llama.ini was read (docs/diagnosis.md#slt113)" in " ".join(text.split())
+    assert "SLT113 ConfigFileBehindFlags: /etc/llama.ini was read (--explain SLT113)" in " ".join(text.split())
     assert "Try first" not in text
 
 
@@ -104,6 +103,21 @@ def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
     text = said(examined(Symptoms("chat.log", log=LOG)))
     assert "nothing to change" not in text
     assert "nothing found, but nothing could be decided from this either\n" in text
+
+
+def test_a_server_of_which_little_could_be_looked_at_is_not_called_healthy_either() -> None:
+    few = examined(Symptoms("chat.log", log=LOG), clear(Item.GPU, "x"), *[undecided(Item.BATCH, "--probe")] * 9)
+    text = " ".join(said(few).split())
+    assert "nothing found in what could be looked at: only 1 of 10 checks made, too few to call it healthy" in text
+    assert "nothing to change" not in text
+    document = checkup_document([few, healthy()])
+    assert (document["healthy"], document["servers"][0]["healthy"]) == (None, None)
+    assert checkup_document([few, busy()])["healthy"] is False
+    assert checkup_document([healthy()])["healthy"] is True
+
+
+def test_a_probe_beside_other_requests_is_told_as_such() -> None:
+    assert "while others used it" in said(examined(Symptoms("a", probe=replace(PROBE, was_idle=False))))
 
 
 def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:

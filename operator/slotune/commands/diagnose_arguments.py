@@ -31,6 +31,11 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _helps(diagnose)
     diagnose.add_argument(
+        "--explain",
+        metavar="FINDING",
+        help="look at nothing: print what is known of a finding, e.g. SLT036 or GPUMemoryFull",
+    )
+    diagnose.add_argument(
         "-o", "--output", choices=("table", "json", "yaml"), default="table", help="what is printed (%(default)s)"
     )
     return diagnose

@@ -66,7 +66,8 @@ def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespa
         sys.stderr.write(f"slotune: {where}: {error.strerror or error}: free it, or name another place\n")
         return ExitCode.INVALID_INPUT
     except KeyboardInterrupt:
-        sys.stderr.write("slotune: stopped; finished trials are kept, the same command goes on from them\n")
+        stopped = getattr(args, "stopped", None)  # what a command leaves behind is its own to say
+        sys.stderr.write(f"slotune: stopped; {stopped}\n" if stopped else "slotune: stopped\n")
         return ExitCode.INTERRUPTED
 
 

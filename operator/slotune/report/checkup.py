@@ -113,6 +113,11 @@ def _headline(checkup: Checkup) -> str:
     whole = sum(checked.checks for checked in checkup.checked)
     if not decided:
         return "nothing found, but nothing could be decided from this either"
+    if checkup.is_healthy is None:
+        return (
+            f"nothing found in what could be looked at: only {decided} of {plural(whole, 'check')} made, too few "
+            "to call it healthy"
+        )
     rest = "" if decided == whole else f", {whole - decided} could not be decided from this"
     return f"nothing to change: {decided} of {plural(whole, 'check')} made{rest}"
 
@@ -124,7 +129,8 @@ def _looked_at(symptoms: Symptoms) -> list[str]:
     if symptoms.server is not None:
         parts += _look(symptoms.server)
     if symptoms.probe is not None:
-        parts.append(f"probe of {plural(symptoms.probe.requests, 'request')}")
+        others = "" if symptoms.probe.was_idle else ", while others used it"
+        parts.append(f"probe of {plural(symptoms.probe.requests, 'request')}{others}")
     if symptoms.pod is not None:
         parts.append("pod" if symptoms.pod.name == symptoms.name else f"pod {symptoms.pod.name}")
     if symptoms.node is not None:
@@ -198,7 +204,7 @@ def cost_words(cost: Cost) -> str:
 
 
 def _brief(finding: Finding, width: int) -> Text:
-    return _indented(f"{finding.id} {finding.code}: {said_in_public(finding.sentence)} ({finding.entry.link})", width)
+    return _indented(f"{finding.id} {finding.code}: {said_in_public(finding.sentence)} (--explain {finding.id})", width)
 
 
 def _checklist(checkup: Checkup, width: int) -> list[Text]:

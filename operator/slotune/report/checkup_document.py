@@ -1,8 +1,8 @@
 """What ``slotune diagnose -o json`` prints: every server with its findings and its checklist, as plain data.
 
-Every key is always there, null when it is not known; a share is a number from 0 to 1, times are in seconds. The texts
-of the catalogue stand beside each finding, so that a ticket made from it needs nothing else. ``docs/diagnosis.md`` has
-the fields.
+Every key is always there, null when it is not known; a section that is not known has ``known`` and ``needs`` alone.
+A share is a number from 0 to 1, times are in seconds. The texts of the catalogue stand beside each finding, so that a
+ticket made from it needs nothing else. ``docs/diagnosis.md`` has the fields.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ def checkup_document(
         "schema": CHECKUP_SCHEMA,
         "generated_at": generated_at,
         "slotune_version": version,
-        "healthy": all(one.checkup.is_healthy for one in examined),
+        "healthy": _all_healthy([one.checkup.is_healthy for one in examined]),
         "notes": [said_in_public(note) for note in notes],
         "servers": [_server(one) for one in examined],
     }
+
+
+def _all_healthy(said: Sequence[bool | None]) -> bool | None:
+    """None when nothing is wrong, but too little of one could be looked at."""
+    return False if False in said else None if None in said else True
 
 
 def _server(one: Examined) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -90,6 +91,14 @@ def test_the_last_end_is_the_one_before_a_restart():
     status = container_status(restartCount=3, lastState=crashed(137, "OOMKilled"))
     facts = pod_facts(pod(statuses=[status]), "llama")
     assert (facts.restarts, facts.last_exit, facts.ready) == (3, ("OOMKilled", 137), True)
+    assert facts.last_exit_ago_s is None, "nobody said what time it is"
+
+
+def test_how_long_ago_it_ended_is_told_by_a_clock_that_may_differ_from_the_nodes():
+    own = pod(statuses=[container_status(restartCount=1, lastState=crashed())])  # it ended at 12:00:30
+    assert pod_facts(own, "llama", now=datetime(2026, 3, 3, 12, 0, 30, tzinfo=UTC)).last_exit_ago_s == 86_400
+    assert pod_facts(own, "llama", now=datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)).last_exit_ago_s == 0
+    assert pod_facts(pod(), "llama", now=datetime(2026, 3, 3, tzinfo=UTC)).last_exit_ago_s is None
 
 
 def test_a_container_that_waits_to_be_started_again_says_so_first():

@@ -99,6 +99,8 @@ class PodFacts:
     restarts: int = 0
     last_exit: tuple[str, int] | None = None
     """(reason, exit code) of the last container that ended."""
+    last_exit_ago_s: float | None = None
+    """Seconds since then; None where nobody says when it was."""
     ready: bool | None = None
     events: tuple[Evidence, ...] = ()
     """Warnings about it, newest first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -122,6 +123,7 @@ class _Around:
             claims=self.claims,
             volumes=self.volumes,
             claimed_gpus=claimed_gpus(pod, self.templates),
+            now=datetime.now(UTC),
         )
         node = self.nodes.get(_node_of(pod)[0]) if _node_of(pod) else None
         return SeenPod(

@@ -53,6 +53,7 @@ def pod_facts(
     claims: Mapping[str, Object] | None = None,
     volumes: Mapping[str, Object] | None = None,
     claimed_gpus: int = 0,
+    now: datetime | None = None,
 ) -> PodFacts:
     """The facts of a v1 Pod.
 
@@ -64,6 +65,7 @@ def pod_facts(
         claims: PersistentVolumeClaims that it mounts, by name, as far as they could be read.
         volumes: PersistentVolumes behind them, by name, likewise.
         claimed_gpus: devices that it asks for by ResourceClaims.
+        now: with time zone; None: not known, and so neither is how long ago a container ended.
     """
     status = PodStatus.from_object(pod)
     spec = _container(pod, container)
@@ -80,6 +82,7 @@ def pod_facts(
         gpus=max(_gpus(pod), claimed_gpus),
         restarts=0 if own is None else own.restarts,
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
+        last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),
         ready=_is_ready(status),
         events=(*_troubles(status, own), *_warnings(events, status, own)),
         volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
@@ -130,6 +133,11 @@ def _gpus(pod: Object) -> int:
             devices += devices_in(name, amount)
             parts += bool(amount) and is_gpu_resource(name)
     return devices or min(parts, 1)
+
+
+def _seconds_since(moment: datetime | None, now: datetime | None) -> float | None:
+    """Clocks of nodes differ: what ended after now ended just now."""
+    return None if moment is None or now is None else max(0.0, (now - moment).total_seconds())
 
 
 def _is_ready(status: PodStatus) -> bool | None:

@@ -152,8 +152,30 @@ def test_a_container_that_the_kernel_killed_is_critical() -> None:
 
 
 def test_a_kill_of_which_nobody_says_why_may_be_something_else() -> None:
-    got = found(RULES, "SLT034", of(pod=pod(last_exit=("Error", 137))))
+    killed = pod(last_exit=("Error", 137), memory_limit_bytes=4 * GIB, image=IMAGE)
+    got = found(RULES, "SLT034", of(pod=killed), Severity.INFO)
     assert got.confidence is Confidence.POSSIBLE
+    assert got.first is not None
+    assert "probe" in got.first
+    short = NodeFacts("small", pressures=("MemoryPressure",))
+    assert "small" in found(RULES, "SLT034", of(pod=killed, node=short)).sentence, "what is known goes first"
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "ready", "want"),
+    [
+        (None, True, Severity.CRITICAL),
+        (3600.0, True, Severity.CRITICAL),
+        (3 * 86_400.0, True, Severity.WARNING),
+        (30 * 86_400.0, True, Severity.INFO),
+        (30 * 86_400.0, False, Severity.CRITICAL),
+    ],
+    ids=["nobody knows when", "an hour ago", "three days ago", "a month ago", "and it does not serve"],
+)
+def test_a_kill_for_memory_weighs_less_the_longer_it_is_ago(ago_s: float | None, ready: bool, want: Severity) -> None:
+    killed = pod(last_exit=("OOMKilled", 137), last_exit_ago_s=ago_s, ready=ready)
+    said = found(RULES, "SLT034", of(pod=killed), want).sentence
+    assert ("ago" in said) is (ago_s is not None)
 
 
 def test_a_node_that_is_short_of_memory_is_told() -> None:

@@ -22,7 +22,7 @@ from slotune.diagnose.rules.placement import (
     weights_bytes,
 )
 from slotune.diagnose.rules.settings import has_defaults
-from slotune.diagnose.symptoms import Symptoms
+from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
@@ -47,6 +47,10 @@ STEP_MIB: Final = 256
 """Suggested sizes are multiples of this."""
 KILLED: Final = 137
 """Exit code of a process that the kernel killed."""
+RECENT_S: Final = 86_400
+"""A kill within a day may come again today: a cache takes about so long to grow (rwlove/home-ops#13936: 1.5 days)."""
+LONG_AGO_S: Final = 7 * RECENT_S
+"""Whoever served well for a week since then was given what it needs, or something else changed."""
 _NETWORK: Final = frozenset(
     {"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "smb", "efs", "filestore", "iscsi", "rbd", "gcsfuse", "s3"}
 )
@@ -166,8 +170,8 @@ def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether the server was killed for memory, or is about to be."""
     pod, node = symptoms.pod, symptoms.node
     found = (check(symptoms) for check in (_log_ended, _killed, _node_is_short, _beyond_limit, _refused, _events_tell))
-    if (first := next((one for one in found if one is not None), None)) is not None:
-        return first
+    if heaviest := sorted((one for one in found if one is not None), key=lambda one: one.severity is Severity.INFO):
+        return heaviest[0]
     if pod is None or node is None:
         return Undecided("--deployment: exit codes of its containers, and the state of the node")
     return Clear(f"nothing was killed for memory, and {node.name} has enough")
@@ -207,16 +211,38 @@ def _killed(symptoms: Symptoms) -> Finding | None:
     reason, code = (pod.last_exit if pod is not None else None) or ("", 0)
     if pod is None or (reason != "OOMKilled" and code != KILLED):
         return None
-    is_oom = reason == "OOMKilled"
+    if reason != "OOMKilled":
+        return Finding(
+            HOST_MEMORY_PRESSURE,
+            f"its container was killed (exit code {code}), and nobody says what for",
+            (Evidence(Source.POD, f"last exit {reason} {code}"),),
+            # A probe that failed, an eviction and an end that took too long look the same.
+            Severity.INFO,
+            Confidence.POSSIBLE,
+            first="Look at kubectl describe pod for what killed it: a failed liveness probe, an eviction, or memory.",
+        )
+    ago = "" if pod.last_exit_ago_s is None else f" {_ago(pod.last_exit_ago_s)}"
     limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
     return Finding(
         HOST_MEMORY_PRESSURE,
-        f"its container was killed with {reason} (exit code {code}){limit}",
+        f"its container was killed with {reason} (exit code {code}){ago}{limit}",
         (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
-        Severity.CRITICAL if is_oom else Severity.WARNING,
-        # A probe that failed, and an eviction, end in the same code.
-        Confidence.CERTAIN if is_oom else Confidence.POSSIBLE,
+        _weight_of(pod),
     )
+
+
+def _weight_of(pod: PodFacts) -> Severity:
+    """Of a kill for memory: a server that has run well for days since then is no emergency."""
+    if pod.last_exit_ago_s is None or pod.ready is not True or pod.last_exit_ago_s < RECENT_S:
+        return Severity.CRITICAL
+    return Severity.WARNING if pod.last_exit_ago_s < LONG_AGO_S else Severity.INFO
+
+
+def _ago(passed_s: float) -> str:
+    hours = passed_s / 3600
+    if hours < 1:
+        return "less than an hour ago"
+    return f"{hours:.0f} hours ago" if hours < 48 else f"{hours / 24:.0f} days ago"
 
 
 def _node_is_short(symptoms: Symptoms) -> Finding | None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.search.best_first import next_step
-from slotune.search.decision import DecisionKind, monthly_cost
+from slotune.search.decision import Decision, DecisionKind, monthly_cost
 from slotune.search.problem import Budget, Hardware, Measurement, Problem
 from slotune.search.rates import must_hold_half
 from slotune.search.trial import Purpose, Trial
@@ -185,3 +185,14 @@ def test_asking_twice_says_the_same():
     while isinstance(step := next_step(space, results), Trial):
         assert next_step(space, results) == step
         results.append(world.measure(step))
+
+
+def test_todays_server_that_was_seen_to_break_half_its_load_is_no_answer_when_the_budget_ends():
+    space = problem([TODAY, GUESSING], replicas_today=1, budget=Budget(gpu_seconds=1e9, trials=3))
+    world = World({TODAY: 9.0, GUESSING: 0.1}, weak_below={TODAY: 5.0})
+    asked = Trial(TODAY, 6.0, 0, space.measurement.confidence)
+    half = replace(asked, rate=3.0, seed_block=2, purpose=Purpose.PARTIAL)
+    trials = [asked, replace(asked, seed_block=1, purpose=Purpose.CONFIRM), half]
+    decision = next_step(space, [world.measure(trial) for trial in trials])
+    assert isinstance(decision, Decision)
+    assert (decision.kind, decision.choice) == (DecisionKind.BUDGET_EXHAUSTED, None)

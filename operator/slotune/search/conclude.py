@@ -147,6 +147,8 @@ def _todays(evidence: Evidence) -> Choice | None:
 
 def _todays_pass(evidence: Evidence) -> Choice | None:
     problem, standing = evidence.problem, evidence.knowledge.standing(evidence.problem.baseline)
+    if standing.out is not None:  # at half of its load it broke the promise, say
+        return None
     if standing.passed is None or not standing.passes(problem.demand.peak_rate / problem.replicas_today):
         return None
     if not evidence.knowledge.answers.may_win(problem.baseline):

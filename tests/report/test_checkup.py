@@ -146,6 +146,26 @@ def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
     assert "   --probe: Reuse\n" in said(one)
 
 
+@pytest.mark.parametrize(
+    ("needs", "want"),
+    [
+        ("--probe, and a log of the server under load: --log FILE", "a log of the server under load, best with -lv 4"),
+        ("--probe, or its arguments: --deployment NAME shows them", "--deployment NAME"),
+        (
+            "the build: --url, the image's tag, or a log that holds the start",
+            "the build: the image's tag, or a log that",
+        ),
+        ("--url while requests run: /slots shows what they ask for", "--url once more while the server is busy:"),
+    ],
+)
+def test_what_was_given_already_is_not_asked_for_again(needs: str, want: str) -> None:
+    one = examined(Symptoms("pod", server=LOOK, probe=PROBE), undecided(Item.BATCH, needs))
+    text = " ".join(said(one).partition("What would decide the rest\n")[2].split())
+    assert want in text
+    assert "--probe" not in text
+    assert "--url," not in json.dumps(checkup_document([one]))
+
+
 def test_no_item_is_left_without_what_would_decide_it() -> None:
     one = busy()
     needs = said(one).partition("What would decide the rest\n")[2]

@@ -7,11 +7,10 @@ with what would decide it: an item that nobody looked at is no clean bill of hea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from slotune.diagnose.checkup import Checked, Checkup, Outcome
 from slotune.diagnose.finding import Cost, Finding, Severity
 from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.log_story import LogStory
+from slotune.report.checkup_needs import means_of
 from slotune.report.columns import Column, Columns, labelled, printable
 from slotune.report.figures import duration, finite, percent, plural, seconds, sentence, size
 from slotune.report.redaction import said_in_public
@@ -31,23 +31,6 @@ LABEL_WIDTH = 14
 OUTCOME_WIDTH, ITEM_WIDTH = 9, 9
 NEEDS_LOAD = "slotune bench -f MANIFEST --url URL (it takes a measurement under load)"
 """What decides an item that no look can decide."""
-
-_MEANS: Final = tuple(
-    (re.compile(pattern), means)
-    for pattern, means in (
-        (r"--probe(?!.* while )", "--probe"),
-        (r"--deployment|its arguments|the CPU limit of its container", "--deployment NAME"),
-        (r"--nvidia-smi", "--nvidia-smi FILE, with what nvidia-smi -q prints while it works"),
-        (r"--model", "--model FILE, the weights"),
-        (r"(.*: )?a log (with -lv 4 )?that holds|the log's start", "a log with -lv 4 that holds the start"),
-        (r"a (longer )?log\b|the server's log|--log", "a log of the server under load, best with -lv 4"),
-        (
-            r"--url|/slots|/metrics|/props|a (second )?look|two looks",
-            "--url of the busy server, started with --metrics",
-        ),
-    )
-)
-"""What rules need begins so, and what that comes to."""
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
 _OUTCOME_STYLES = {Outcome.FOUND: "yellow", Outcome.CLEAR: "green", Outcome.UNDECIDED: "dim"}
@@ -97,7 +80,7 @@ def _server(one: Examined, width: int) -> list[Text]:
     for section in one.sections:
         blocks += [Text(), labelled(section.title, [said_in_public(line) for line in section.lines], width=width)]
     blocks += [Text(), Text("Checklist", "bold"), *_checklist(checkup, width)]
-    if needs := _needs(checkup):
+    if needs := _needs(checkup, one.symptoms):
         blocks += [Text(), Text("What would decide the rest", "bold")]
         blocks += [_indented(f"{need}: {', '.join(items)}", width) for need, items in needs.items()]
     return blocks
@@ -228,20 +211,15 @@ def _checked_words(checked: Checked) -> str:
     return f"{question} ({checked.decided} of {checked.checks} checks clear)" if checked.decided else question
 
 
-def _needs(checkup: Checkup) -> dict[str, list[str]]:
+def _needs(checkup: Checkup, symptoms: Symptoms) -> dict[str, list[str]]:
     """What would decide more, the most useful first: ``--probe`` to ``[Batch, Reuse]``."""
     needs: dict[str, list[str]] = {}
     for checked in checkup.checked:
         if checked.outcome is Outcome.UNDECIDED and not checked.undecided:
             needs.setdefault(NEEDS_LOAD, []).append(checked.item.value[0])
         for one in checked.undecided:
-            needs.setdefault(_means(one.needs), []).append(checked.item.value[0])
+            needs.setdefault(means_of(one.needs, symptoms), []).append(checked.item.value[0])
     return {means: list(dict.fromkeys(items)) for means, items in sorted(needs.items(), key=lambda one: -len(one[1]))}
-
-
-def _means(needs: str) -> str:
-    """What a person can do or bring; rules ask for parts of the same log or look, each in its own words."""
-    return next((means for pattern, means in _MEANS if pattern.match(needs)), said_in_public(needs))
 
 
 def _indented(words: str, width: int) -> Text:

@@ -15,6 +15,7 @@ from slotune.diagnose.finding import Finding
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory
 from slotune.report.checkup import Examined
+from slotune.report.checkup_needs import still_needed
 from slotune.report.figures import finite
 from slotune.report.redaction import said_in_public
 
@@ -54,7 +55,7 @@ def _server(one: Examined) -> dict[str, Any]:
         "checks_decided": sum(item.decided for item in checked),
         "looked_at": _looked_at(one.symptoms),
         "findings": [_finding(finding) for finding in one.checkup.findings],
-        "checklist": [_item(item) for item in checked],
+        "checklist": [_item(item, one.symptoms) for item in checked],
         "sections": {section.key: dict(section.document) for section in one.sections},
     }
 
@@ -145,7 +146,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _item(checked: Checked) -> dict[str, Any]:
+def _item(checked: Checked, symptoms: Symptoms) -> dict[str, Any]:
     name, question = checked.item.value
     return {
         "item": name,
@@ -153,5 +154,5 @@ def _item(checked: Checked) -> dict[str, Any]:
         "outcome": checked.outcome.value,
         "findings": [finding.id for finding in checked.findings],
         "clear": [said_in_public(clear.sentence) for clear in checked.clear],
-        "needs": [said_in_public(one.needs) for one in checked.undecided],
+        "needs": [still_needed(one.needs, symptoms) for one in checked.undecided],
     }

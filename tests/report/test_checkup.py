@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from slotune.diagnose.checkup import Outcome
-from slotune.diagnose.entry import Item
+from slotune.diagnose.entry import PAGE, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Cost
-from slotune.diagnose.symptoms import Symptoms
+from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
 from slotune.report.checkup import Examined, checkup_text, cost_words
 from slotune.report.checkup_document import checkup_document
+from slotune.report.checkup_sections import sections_of
 from slotune.report.text import plain
+from slotune.verdict.promise import Promise
 from tests.report.checkups import LOG, LOOK, PROBE, busy, clear, examined, found, healthy, of, undecided
 
 BUSY_80 = """\
@@ -260,3 +263,29 @@ def test_every_key_is_there_for_a_server_of_which_little_is_known() -> None:
     assert little.keys() == much.keys()
     assert little["looked_at"].keys() == much["looked_at"].keys()
     assert set(little["looked_at"].values()) == {None}
+
+
+def keys(value: object) -> set[str]:
+    """Of every object in a document, but for those whose keys are the server's endpoints."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    return {key for key in value if not key.startswith("/")}.union(*map(keys, value.values()))
+
+
+def test_the_page_has_every_key_of_the_document() -> None:
+    one = busy()
+    symptoms = replace(
+        one.symptoms,
+        pod=PodFacts("chat-1"),
+        promise=Promise(1.0, 10.0),
+        gpu=GPUFacts("L4", bandwidth_bytes_per_s=3e11, price_per_hour=1.0),
+    )
+    document = checkup_document([replace(one, symptoms=symptoms, sections=sections_of(symptoms))])
+    page = (Path(__file__).resolve().parents[2] / PAGE).read_text().partition("## As data")[2].partition("\n## ")[0]
+    assert [
+        key
+        for key in sorted(keys(document))
+        if f"`{key}`" not in page and f"`.{key}`" not in page and f"{key}[]`" not in page
+    ] == []

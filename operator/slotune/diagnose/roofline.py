@@ -11,6 +11,7 @@ of the weights take part: at least the share of the experts that do, which keeps
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.evidence import Evidence, Source
@@ -19,7 +20,20 @@ from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.model_facts import ModelFacts
 
-__all__ = ["Bound", "Roofline", "accelerator_of", "roofline_of"]
+__all__ = ["Bound", "Roofline", "accelerator_of", "roofline_of", "usual_step_s"]
+
+TIMES_THE_FLOOR: Final = 2.0
+"""Kernels reach half of the memory bandwidth at least."""
+LAUNCH_S: Final = 200e-6
+"""A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers
+needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
+LAYERS_MOST: Final = 100
+"""Where the number of layers is not known: the largest models have about so many."""
+
+
+def usual_step_s(floor_s: float, layers: int | None) -> float:
+    """Most seconds a token that a healthy GPU takes of which memory bandwidth explains ``floor_s``."""
+    return TIMES_THE_FLOOR * floor_s + LAUNCH_S * (layers or LAYERS_MOST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from slotune.diagnose.cache import cache_shortfall
 from slotune.diagnose.case import Case, seconds
+from slotune.diagnose.roofline import usual_step_s
 
 __all__ = [
     "above_roofline",
@@ -213,9 +214,10 @@ def unsteady(case: Case) -> str | None:
 
 
 def above_roofline(case: Case) -> str | None:
-    """A token takes twice what memory bandwidth allows, or more, on the idle server."""
+    """A token takes longer on the idle server than a healthy GPU needs, by the same bound as a server in use."""
     probe, floor = case.result.probe, case.roofline_step_s
-    if probe is None or floor is None or probe.decode_step_s <= 2 * floor:
+    layers = None if case.model is None else len(case.model.layers)
+    if probe is None or floor is None or probe.decode_step_s <= usual_step_s(floor, layers):
         return None
     return (
         f"a token takes {seconds(probe.decode_step_s)} alone, memory bandwidth allows {seconds(floor)}: "

@@ -14,7 +14,7 @@ from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.roofline import Roofline, roofline_of, usual_step_s
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
@@ -34,15 +34,8 @@ from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_
 
 __all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "kv_pair"]
 
-TIMES_THE_FLOOR: Final = 2.0
-"""As in the table on trials: kernels reach half of the memory bandwidth at least."""
-LAUNCH_S: Final = 200e-6
-"""A layer and a token: what launching its kernels may take (seconds), whatever the bytes. An 8B model of 32 layers
-needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
 _OF_A_LAYER_ON_CPU: Final = re.compile(r"is assigned to device CPU but ")
 """Then no kernel is missing: the layer itself is not on the GPU."""
-LAYERS_MOST: Final = 100
-"""Where the number of layers is not known: the largest models have about so many."""
 
 KV_TYPE_WITHOUT_KERNEL: Final = Entry(
     id="SLT010",
@@ -221,15 +214,20 @@ def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
     roofline = roofline_of(symptoms)
     if isinstance(roofline, str):
         return Undecided(roofline)
-    seen, at_most = roofline.decode.seen, roofline.decode.at_most
-    if at_most is None:
+    if roofline.decode.at_most is None:
         return Undecided("the GPU's memory bandwidth: --bandwidth, or --gpu-class with a known device")
     if roofline.is_dense is not True or not roofline.is_sure:
         return Undecided("--model FILE.gguf: how many of the weights take part in a token")
+    return _step(symptoms, roofline, roofline.decode.at_most)
+
+
+def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | Clear | Undecided:
+    """Whether a token alone takes about as long as a GPU needs that can write ``at_most`` a second."""
+    seen = roofline.decode.seen
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: the speed of one request alone")
     step, floor = 1 / seen.tokens_per_s, 1 / at_most
-    usual = TIMES_THE_FLOOR * floor + LAUNCH_S * _layers(symptoms)
+    usual = usual_step_s(floor, _layers(symptoms))
     if step <= usual:
         return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
     return Finding(
@@ -246,11 +244,10 @@ def is_above_roofline(symptoms: Symptoms) -> bool:
     return isinstance(_above_roofline(symptoms), Finding)
 
 
-def _layers(symptoms: Symptoms) -> int:
+def _layers(symptoms: Symptoms) -> int | None:
     if symptoms.model is not None and symptoms.model.layers:
         return len(symptoms.model.layers)
-    logged = None if symptoms.log is None else symptoms.log.facts.layers
-    return logged or LAYERS_MOST
+    return None if symptoms.log is None else symptoms.log.facts.layers
 
 
 def _device(roofline: Roofline) -> str:

@@ -138,6 +138,13 @@ def test_the_end_of_a_trial_says_what_was_measured_and_what_came_of_it(outcome, 
     assert (told.type, told.reason, told.note) == want
 
 
+def test_the_end_of_a_trial_names_the_first_cause_with_its_identifier_where_one_is_known():
+    result = TrialResult(Trial(candidate(), 1.5), Verdict(Outcome.FAIL, "why", "Said", 0.95), 30.0)
+    told = trial_ended("chat-1", result, "16 slots at 1.5/s", "queue 2.4 s of 2.8: 8 slots, all busy (SLT050)")
+    assert told is not None
+    assert told.note == "16 slots at 1.5/s: Fail (Said): queue 2.4 s of 2.8: 8 slots, all busy (SLT050) [chat-1]"
+
+
 def test_a_sentinel_is_no_news():
     result = TrialResult(
         Trial(candidate(), 1.5, purpose=Purpose.SENTINEL), Verdict(Outcome.PASS, "same", "Same", 0.95), 5.0

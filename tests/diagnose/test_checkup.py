@@ -107,6 +107,13 @@ def test_what_explains_most_comes_first_within_what_is_wrong() -> None:
     assert order([known, small, large, nothing, uncounted, dead]) == (dead, large, small, nothing, uncounted, known)
 
 
+def test_requests_that_fail_come_before_what_only_costs_time_within_one_severity() -> None:
+    slow = finding(80, Item.LOGGING, cost=Cost(speed_share=0.9))
+    refused = finding(31, Item.MEMORY)
+    dead = finding(1, Item.GPU, Severity.CRITICAL)
+    assert order([slow, refused, dead]) == (dead, refused, slow)
+
+
 def test_equal_weights_come_in_the_order_of_the_checklist_and_then_of_the_identifiers() -> None:
     late, early, same = finding(1, Item.CLIENT), finding(9, Item.GPU), finding(3, Item.GPU)
     assert order([late, early, same]) == (same, early, late)

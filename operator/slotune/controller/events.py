@@ -88,13 +88,14 @@ def transitions(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> 
     return tuple(notes.values())
 
 
-def trial_ended(trial_name: str, result: TrialResult, label: str) -> EventNote | None:
+def trial_ended(trial_name: str, result: TrialResult, label: str, why: str | None = None) -> EventNote | None:
     """That a trial ended, for its LlamaDeployment; None for those that put no promise to the question, and for a
     reference that was recorded.
 
     A candidate that fails is what a search is made of, so it is no warning; a measurement that was at fault is one, and
     so is a reference that cannot be recorded.
-    ``label`` says what was measured: ``16 slots at 1.5/s``.
+    ``label`` says what was measured: ``16 slots at 1.5/s``. ``why`` is the first cause with its identifier, as
+    :func:`slotune.diagnose.findings.explain_result` has it; empty or None takes the verdict's reason.
     """
     verdict, records = result.verdict, result.trial.purpose is Purpose.REFERENCE
     if result.trial.purpose in {Purpose.SENTINEL, Purpose.FINALIST} or (records and result.passed):
@@ -106,9 +107,10 @@ def trial_ended(trial_name: str, result: TrialResult, label: str) -> EventNote |
         Outcome.INVALID: "TrialInvalid",
     }[verdict.outcome]
     code = verdict.code if result.failure is None else result.failure.value
-    note = f"{label}: {verdict.outcome.value} ({word(code)}): {said_in_public(verdict.reason)} [{trial_name}]"
+    reason = said_in_public(why or verdict.reason)
+    note = f"{label}: {verdict.outcome.value} ({word(code)}): {reason} [{trial_name}]"
     if records and verdict.outcome is Outcome.FAIL:
-        note = f"{label}: {verdict.outcome.value} ({word(code)}): {_NO_REFERENCE}{said_in_public(verdict.reason)}"
+        note = f"{label}: {verdict.outcome.value} ({word(code)}): {_NO_REFERENCE}{reason}"
     warns = verdict.outcome is Outcome.INVALID or records
     return EventNote("Warning" if warns else "Normal", outcome, "MeasureCandidate", note, trial_name)
 

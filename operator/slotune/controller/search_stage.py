@@ -24,6 +24,7 @@ from slotune.controller.status_progress import RunningTrial, doing, progress_of,
 from slotune.controller.trial_pods import job_of, start_trial
 from slotune.controller.understanding import Understood
 from slotune.diagnose.binding import with_binding
+from slotune.diagnose.findings import explain_result
 from slotune.diagnose.hints import hints
 from slotune.sandbox.judgement import Blocked, Ended, Waiting
 from slotune.sandbox.kept_template import UnusableTemplateError
@@ -217,7 +218,8 @@ def _tell(draft: Draft, flight: Flight, landing: Landing, problem: Problem) -> N
     draft.set(failures=None)
     result = landing.ended.result
     draft.outcomes.append(result.verdict.outcome.value)
-    note = trial_ended(flight.name, result, trial_label(problem, result.trial))
+    why = explain_result(result, problem.promise, problem.demand)
+    note = trial_ended(flight.name, result, trial_label(problem, result.trial), why)
     if note is not None:
         draft.note([note])
     draft.look_again(0.5)

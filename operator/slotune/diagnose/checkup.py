@@ -92,12 +92,24 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
     return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked))
 
 
+FAILING: Final = frozenset({"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114"})
+"""Entries by which requests are refused, cut off or lost, not only slow: who gets no answer is not served by speed."""
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """What is wrong before what is worth knowing; among those, what explains most first; then the checklist's order."""
+    """What is wrong before what is worth knowing; among those, requests that fail before what only costs time; then
+    what explains most first; then the checklist's order."""
     items = list(Item)
     return tuple(
-        sorted(findings, key=lambda one: (_RANK[one.severity], -one.cost.weight, items.index(one.entry.item), one.id))
+        sorted(
+            findings,
+            key=lambda one: (
+                _RANK[one.severity],
+                one.id not in FAILING,
+                -one.cost.weight,
+                items.index(one.entry.item),
+                one.id,
+            ),
+        )
     )

@@ -148,7 +148,7 @@ def scattered(busy: float, facts: Mapping[str, object] | None = None, **more: An
 def test_few_busy_slots_among_many_with_caches_of_their_own_are_scattered() -> None:
     said = found(RULES, "SLT053", scattered(4.0), Severity.INFO)
     assert "about 3.2 times a step" in said.sentence or "about 3.3 times a step" in said.sentence
-    assert said.cost.speed_share == pytest.approx(1 - 16 / 52)
+    assert said.cost.speed_share is None, "a CPU is slower with every request, however they lie"
     assert said.first is not None
     assert "from 16 to about 4" in said.first
 
@@ -157,7 +157,8 @@ def test_scattered_slots_are_an_alarm_once_users_are_slower_than_owed_or_a_gpu_i
     found(RULES, "SLT053", scattered(4.0, promise=Promise(1.0, 60.0)))
     on_gpu = {"model_buffers": {"CUDA0": 4 * 10**9}}
     alone = probe(decode_step_s=1 / 160)
-    found(RULES, "SLT053", scattered(4.0, probe=alone, facts=on_gpu))
+    on_it = found(RULES, "SLT053", scattered(4.0, probe=alone, facts=on_gpu))
+    assert on_it.cost.speed_share == pytest.approx(1 - 16 / 52)
     found(RULES, "SLT053", scattered(4.0, probe=alone), Severity.INFO)  # a CPU slows down anyway
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slotune.diagnose.finding import Confidence, Severity
@@ -297,3 +299,44 @@ def test_saving_that_is_quick_or_not_done_is_clear() -> None:
 def test_saving_is_undecided_in_a_log_that_would_not_say() -> None:
     assert is_undecided(RULES, "SLT056", of(log=log(requests=timings(), verbosity=3)))
     assert is_undecided(RULES, "SLT056", NOTHING)
+
+
+def story_of(retries: int, others: int, cached: int) -> Symptoms:
+    """Prompts of 200 tokens: retries find their slot, which gives back so many tokens of each."""
+    lines = []
+    for task in range(others + retries):
+        again, slot, old = task >= others, task % 4, cached if task >= others else 0
+        how = "LCP similarity, sim_best = 0.997 (> 0.100 thold), f_keep = 0.99" if again else "LRU, t_last = 5"
+        lines += [
+            f"srv  get_availabl: id  {slot} | task -1 | selected slot by {how}",
+            f"slot launch_slot_: id  {slot} | task {task} | processing task, is_child = 0",
+            (
+                f"slot print_timing: id  {slot} | task {task} | prompt eval time =     100.00 ms /   {200 - old} tokens "
+                "(    1.00 ms per token,   100.00 tokens per second)"
+            ),
+            (
+                f"slot print_timing: id  {slot} | task {task} |        eval time =      50.00 ms /    11 tokens "
+                "(    5.00 ms per token,   200.00 tokens per second)"
+            ),
+            f"slot      release: id  {slot} | task {task} | stop processing: n_tokens = 210, truncated = 0",
+        ]
+    reader = LogReader("server.log")
+    reader.feed("".join(f"{line}\n" for line in lines).encode())
+    (story,) = reader.finish()
+    return Symptoms("s", log=story)
+
+
+def test_a_few_retries_that_the_cache_served_beside_unique_prompts_are_no_alarm() -> None:
+    served = story_of(retries=3, others=40, cached=199)
+    assert served.log is not None
+    assert served.log.count(SIMILAR) == 3
+    found(RULES, "SLT040", served, Severity.INFO)
+
+
+def test_picked_slots_that_give_nothing_back_are_found_in_a_whole_log() -> None:
+    found(RULES, "SLT040", story_of(retries=20, others=20, cached=0))
+
+
+def test_requests_of_which_none_had_its_slot_picked_name_it_themselves() -> None:
+    stated = Symptoms("s", log=replace(log({}, timings(12)), build=11549))
+    assert "12 of 12" in found(RULES, "SLT044", stated, Severity.INFO).sentence

@@ -228,7 +228,7 @@ def _far_apart(symptoms: Symptoms, busy: Measured, count: Number, runs: float) -
         (busy.evidence, count.evidence, *numbers),
         Severity.WARNING if is_broken or is_slow else Severity.INFO,
         Confidence.LIKELY if is_slow else Confidence.POSSIBLE,
-        Cost(speed_share=1 - 1 / runs),
+        Cost(speed_share=1 - 1 / runs if is_slow else None),
         f"try --kv-unified, or lower --parallel from {count.value} to about {max(1, math.ceil(busy.value))}",
     )
 

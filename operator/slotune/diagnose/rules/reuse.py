@@ -6,6 +6,7 @@ shows that something was there to reuse (a slot picked for what it holds, a prom
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -18,11 +19,12 @@ from slotune.diagnose.rules.reuse_causes import (
     ENTRIES,
     PROMPT_CACHE_OFF,
     PROMPT_COMPUTED_AGAIN,
+    SIMILARITY,
     SLIDING_WINDOW,
     TEMPLATE_CHANGES_PREFIX,
 )
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Topic
+from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -38,10 +40,14 @@ SEVERAL: Final = 3
 """Once may be chance, twice a coincidence."""
 OFTEN: Final = 0.1
 """A tenth of all requests; less is an event and no habit."""
+HALF: Final = 0.5
+"""Of what the picked slots hold at least: prompts differ in length, so not all of it shows in a share of tokens."""
 TRACE: Final = 4
 """``-lv`` that prints what becomes of a prompt's cache."""
 HOURLY_S: Final = 3600.0
 """A prompt's beginning that changes at least this often is read again all day; a date is not."""
+
+_THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
 
 A_TRACE: Final = "a log with -lv 4 of the server under load"
 
@@ -62,8 +68,8 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
     known, log = work.cached_share(symptoms), symptoms.log
     if known is None:
         return None
-    picked = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
-    if log is not None and picked >= SEVERAL and known[0] < HARDLY:
+    picked, share = _picked(symptoms)
+    if log is not None and picked >= SEVERAL and share >= OFTEN and known[0] < min(HARDLY, HALF * share * _least(log)):
         return Finding(
             PROMPT_COMPUTED_AGAIN,
             f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens "
@@ -85,6 +91,23 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
     return None
 
 
+def _picked(symptoms: Symptoms) -> tuple[int, float]:
+    """(Requests that got a slot for what it holds, which part of all requests they are)."""
+    log = symptoms.log
+    if log is None:
+        return 0, 0.0
+    picked = log.count(Topic.SLOT_BY_SIMILARITY)
+    requests = 0 if log.requests is None else log.requests.requests
+    return picked, picked / max(1, requests, picked + log.count(Topic.SLOT_BY_LRU))
+
+
+def _least(log: LogStory) -> float:
+    """Part of its prompt that a slot must hold to be picked for it."""
+    seen = log.seen.get(Topic.SLOT_BY_SIMILARITY)
+    match = None if seen is None else _THRESHOLD.search(seen.last.text)
+    return SIMILARITY if match is None else float(match[1])
+
+
 def _probed(symptoms: Symptoms) -> Finding | Clear | None:
     probe = symptoms.probe
     if probe is None or probe.cached_tokens_again is None or probe.prompt_tokens < LONG_PROMPT:
@@ -96,13 +119,13 @@ def _probed(symptoms: Symptoms) -> Finding | Clear | None:
     if not probe.was_idle:
         return None  # somebody else's prompt may have taken the slot in between
     log = symptoms.log
-    picked = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
+    picked, share = _picked(symptoms)
     return Finding(
         PROMPT_COMPUTED_AGAIN,
         f"of a prompt of {tokens:,} tokens that was sent twice, {again:,} came from the cache the second time",
         (seen,) if log is None or not picked else (seen, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
         # Whoever sends prompts that share nothing loses nothing, and may have switched the cache off for that.
-        Severity.WARNING if picked >= SEVERAL else Severity.INFO,
+        Severity.WARNING if picked >= SEVERAL and share >= OFTEN else Severity.INFO,
         cost=Cost(_seconds(tokens - again, symptoms), 1 - again / tokens),
     )
 
@@ -119,8 +142,8 @@ def _cache_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("the prompt cache is on")
     evidence = _what_turns_it_off(symptoms)
     log = symptoms.log
-    shared = 0 if log is None else log.count(Topic.SLOT_BY_SIMILARITY)
-    if log is not None and shared >= SEVERAL:
+    shared, share = _picked(symptoms)
+    if log is not None and shared >= SEVERAL and share >= OFTEN:
         evidence = (*evidence, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY]))
         words = f"the prompt cache is off, and {shared} requests got a slot that holds their beginning"
         return Finding(PROMPT_CACHE_OFF, words, evidence)

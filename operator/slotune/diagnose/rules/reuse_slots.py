@@ -19,6 +19,8 @@ __all__ = ["RULES"]
 OFTEN: Final = 0.1
 """A tenth of all requests; less is an event and no habit."""
 MOSTLY: Final = 0.5
+DEFAULT: Final = 3
+"""``-lv`` that prints which slot a request got."""
 
 A_LOG: Final = "a log of the server under load: --log FILE"
 _THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
@@ -93,10 +95,12 @@ def _least_similarity(symptoms: Symptoms) -> tuple[float, Evidence] | None:
 def _pinned(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, picks = symptoms.log, _picks(symptoms)
     requests = 0 if log is None or log.requests is None else log.requests.requests
-    if picks is None or requests < work.MANY_REQUESTS:
+    would_say = log is not None and (log.verbosity or 0) >= DEFAULT and log.build is not None
+    if requests < work.MANY_REQUESTS or (picks is None and not would_say):
         return Undecided(A_LOG)
-    free = requests - sum(picks)
-    seen = Evidence(Source.LOG, f"{requests} requests, {sum(picks)} of them with 'selected slot by'")
+    picked = 0 if picks is None else sum(picks)
+    free = requests - picked
+    seen = Evidence(Source.LOG, f"{requests} requests, {picked} of them with 'selected slot by'")
     if free < MOSTLY * requests:
         return Clear("the server picks the slots", (seen,))
     return Finding(

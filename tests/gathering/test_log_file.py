@@ -160,3 +160,49 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
 
     assert lines > 100_000
     assert grown_mib < 40
+
+
+FOREIGN = {
+    "a job": "my_module: something happened\ninit: ready\nmain: done\n" * 20,
+    "nginx beside a worker": '10.0.0.1 - - [30/Nov/2026:04:00:00 +0000] "GET / HTTP/1.1" 200 5\nworker_main: job 7 done\n'
+    * 9,
+    "whisper.cpp": "whisper_init_from_file_with_params_no_state: loading model\nsystem_info: n_threads = 4 / 8\n",
+    "llama-bench": "| model | size | params | backend |\nload_tensors: offloaded 33/33 layers to GPU\n".replace(
+        "| model | size | params |", "| model                 |     size |  params |"
+    ),
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_program_whose_lines_only_look_alike_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.log"
+    path.write_text(content)
+    with pytest.raises(InvalidInputError, match=r"no line of it is llama-server's"):
+        read_log(path)
+
+
+def test_a_router_passes_on_the_lines_of_each_child_which_are_told_apart_by_port(tmp_path: Path) -> None:
+    path = tmp_path / "router.log"
+    own = "srv  load_models: router mode is on\n"
+    path.write_text(
+        own + "".join(f"[{port}] {line}\n" for line in SERVED.read_text().splitlines() for port in (41001, 41002))
+    )
+    plain = tmp_path / "plain.log"
+    plain.write_text(SERVED.read_text())
+    (alone,) = read_log(plain)
+    children = {story.source: story for story in read_log(path) if "port" in story.source}
+    assert len(children) == 2
+    assert {story.facts.slots for story in children.values()} == {alone.facts.slots}
+    assert {story.requests for story in children.values() if story.requests is None} == set()
+
+
+def test_a_time_and_a_level_in_front_of_each_line_are_taken_off(tmp_path: Path) -> None:
+    path = tmp_path / "kept.log"
+    path.write_text("".join(f"2026-11-30 04:03:08.123 INFO {line}\n" for line in SERVED.read_text().splitlines()))
+    plain = tmp_path / "plain.log"
+    plain.write_text(SERVED.read_text())
+    (story,), (alone,) = read_log(path), read_log(plain)
+    assert story.facts == alone.facts
+    assert story.requests is not None
+    assert alone.requests is not None
+    assert story.requests.requests == alone.requests.requests

@@ -35,15 +35,25 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
         for chunk in _chunks(file, name):
             reader.feed(chunk)
     stories = reader.finish()
-    if stories:
+    kind = looks_like(reader.sample)
+    if any(_serves(story) or (kind is None and _is_ours(story)) for story in stories):
         return stories
     if not reader.sample.strip():
         raise InvalidInputError("--log", name, f"holds nothing: write the server's log into it with {_HOW}")
-    kind = looks_like(reader.sample)
     seems = f"it looks like {kind}: " if kind else ""
     raise InvalidInputError(
         "--log", name, f"no line of it is llama-server's: {seems}name the log of a llama-server, made with {_HOW}"
     )
+
+
+def _serves(story: LogStory) -> bool:
+    """Whether it has what only a server says: slots, or a request."""
+    return story.facts.slots is not None or (story.requests is not None and story.requests.requests > 0)
+
+
+def _is_ours(story: LogStory) -> bool:
+    """Whether any line is more than a word and a colon, which other programs write too."""
+    return bool(story.starts or story.seen or story.facts.ready) or story.failure is not None
 
 
 @contextmanager

@@ -28,6 +28,8 @@ _PROGRAMS: Final = (
         "the log of llama-cpp-python, which prints other lines than llama-server",
         rb"llama_cpp\.server|llama_perf_context_print|llama_print_timings",
     ),
+    ("the log of whisper.cpp", rb"\bwhisper_(?:init|model_load|print_timings|full)"),
+    ("output of llama-bench", rb"^\| model +\| +size \| +params \|"),
     ("the log of slotune", rb"\bslotune\.\w+|\"slotune\":"),
     ("the log of a web server", rb"\"(?:GET|POST|HEAD) \S+ HTTP/\d"),
     ("a Kubernetes manifest", rb"^apiVersion: \S+|^kind: \w+"),

@@ -1,8 +1,8 @@
 """Takes off what others put around the lines of a server's log: JSON, pods, times.
 
-``kubectl logs --prefix``, stern, Docker's files, containerd's files, Compose, journald and llama-server's own
-``--log-jsonl`` each wrap a line in their way, and some of them together. What is left are the lines as llama-server
-prints them, by the server that they are of.
+``kubectl logs --prefix``, stern, Docker's files, containerd's files, Compose, journald, llama-server as a router and
+its own ``--log-jsonl`` each wrap a line in their way, and some of them together. What is left are the lines as llama-
+server prints them, by the server that they are of.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
 
 _POD = re.compile(rb"\[pod/([^\]/\s]+)/([^\]\s]+)\] ?")
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)? ?")
-_WRAPPED: Final = (b'{"', b"[pod/", b"T::", b"::")
+_PORT = re.compile(rb"\[(\d{4,5})\] ?")
+"""llama-server as a router passes its children's lines on, each with the child's port in front."""
+_LEVEL = re.compile(rb"\[?(?:INFO|WARN(?:ING)?|ERROR|DEBUG|TRACE)\]?:? +")
+"""What a program that keeps logs writes behind the time."""
+_WRAPPED: Final = (b'{"', b"[pod/", b"[]", b"T::", b"::")
 """How the shapes of wrapped lines begin: JSON, a pod, a date and a time, which are signs without their digits."""
 _CRI = re.compile(rb"(?:stdout|stderr) [FP] ")
 _STERN = re.compile(rb"([a-z0-9][a-z0-9.-]*-[a-z0-9.-]*[a-z0-9]) ([a-z0-9][a-z0-9-]*) (?=\S| )")
@@ -119,9 +123,14 @@ class Wrapping:
                 line, self._last = line[match.end() :], name
             else:
                 name = self._last
+        if line[:1] == b"[" and (match := _PORT.match(line)):
+            name = f"{name}:{self._name(match)}" if name else f"port {self._name(match)}"
+            line = line[match.end() :]
         if line[:2] == b"20" and (match := _TIME.match(line)):
             stamp = _seconds(match)
             line = line[match.end() :]
+            if match := _LEVEL.match(line):
+                line = line[match.end() :]
             if line[:3] == b"std" and (match := _CRI.match(line)):
                 line = line[match.end() :]
         return name, stamp, line

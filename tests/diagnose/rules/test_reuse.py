@@ -311,7 +311,7 @@ def story_of(retries: int, others: int, cached: int) -> Symptoms:
             f"srv  get_availabl: id  {slot} | task -1 | selected slot by {how}",
             f"slot launch_slot_: id  {slot} | task {task} | processing task, is_child = 0",
             (
-                f"slot print_timing: id  {slot} | task {task} | prompt eval time =     100.00 ms /   {200 - old} tokens "
+                f"slot print_timing: id  {slot} | task {task} | prompt eval time = 100.00 ms / {200 - old} tokens "
                 "(    1.00 ms per token,   100.00 tokens per second)"
             ),
             (

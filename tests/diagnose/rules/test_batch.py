@@ -30,7 +30,7 @@ BY_WEIGHTS: dict[str, Any] = {"prefill_tokens_per_s": 1600.0, "decode_step_s": 0
 
 
 def pieces(ubatch: int, batch: int = 2048, **speeds: Any) -> Symptoms:
-    facts = {"ubatch_size": ubatch, "batch_size": batch}
+    facts = {"model_buffers": {"CUDA0": 10**9}, "ubatch_size": ubatch, "batch_size": batch}
     return of(log=log(requests=timings(), facts=facts), probe=probe(**speeds))
 
 
@@ -74,10 +74,16 @@ HELD_UP = (4.0, 30.0, 50.0)
 """Tokens/s of answers, some of which stood still."""
 
 
-def stalled(tokens: int, seconds: float, batch: int | None, speeds: tuple[float, float, float] = HELD_UP) -> Symptoms:
+def stalled(
+    tokens: int,
+    seconds: float,
+    batch: int | None,
+    speeds: tuple[float, float, float] = HELD_UP,
+    within_s: float = 60.0,
+) -> Symptoms:
     example = Line(77, SLOWEST.format(ms=1e3 * seconds, tokens=tokens))
     requests = timings(decode_tokens_per_s=speeds, example=example)
-    return of(log=log(requests=requests, facts={} if batch is None else {"batch_size": batch}))
+    return of(log=log(requests=requests, facts={} if batch is None else {"batch_size": batch}, seconds=within_s))
 
 
 def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
@@ -92,6 +98,18 @@ def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
 def test_a_stall_that_shows_in_the_answers_is_found_without_the_size_of_the_batch() -> None:
     assert found(RULES, "SLT021", stalled(1600, 8.0, None)).confidence is Confidence.POSSIBLE
     assert is_undecided(RULES, "SLT021", stalled(1600, 8.0, None, (45.0, 50.0, 55.0)))
+
+
+def test_a_long_prompt_that_may_have_been_alone_is_no_alarm() -> None:
+    found(RULES, "SLT021", stalled(1600, 8.0, 2048, within_s=600.0), Severity.INFO)
+
+
+def test_small_pieces_on_a_cpu_are_told_and_alarm_nobody() -> None:
+    facts = {"model_buffers": {"CPU_Mapped": 10**9}, "ubatch_size": 32, "batch_size": 2048}
+    said = found(
+        RULES, "SLT020", of(log=log(requests=timings(), facts=facts), probe=probe(**BY_WEIGHTS)), Severity.INFO
+    )
+    assert said.cost.ttft_share is None
 
 
 def test_a_pause_that_no_answer_shows_is_no_alarm() -> None:

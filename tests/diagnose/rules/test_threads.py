@@ -65,3 +65,9 @@ def test_threads_are_undecided_without_them_or_the_limit() -> None:
     assert is_undecided(RULES, "SLT060", of(log=with_threads(4, 4, 8))), "a limit is not in a log"
     assert is_undecided(RULES, "SLT060", of(pod=pod(cpu_limit=2.0)))
     assert is_undecided(RULES, "SLT060", of(pod=pod(cpu_limit=6.0), node=NodeFacts("n", 8)))
+
+
+def test_two_threads_on_hardly_more_than_one_core_are_told() -> None:
+    squeezed = of(pod=pod("-t", "2", "-tb", "2", cpu_limit=1.1))
+    assert "2 threads share 1.1 cores" in found(RULES, "SLT060", squeezed, Severity.INFO).sentence
+    assert is_clear(RULES, "SLT060", of(pod=pod("-t", "4", "-tb", "4", cpu_limit=3.5)))

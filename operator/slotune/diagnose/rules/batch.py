@@ -10,6 +10,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, RequestTimings, Topic
 
@@ -93,6 +94,8 @@ FINER_STEP: Final = 512
 """--batch-size that gives running answers a token four times as often as the default does."""
 LONG_PAUSE_S: Final = 1.0
 """A reader notices when an answer stands still for a second."""
+BESIDE: Final = 1.5
+"""Requests at work on average, from which on a long prompt hardly finds the server empty."""
 HALVED: Final = 0.5
 """The slowest tenth of answers at less than this part of the fastest tenth's speed was held up by something."""
 CROWDED: Final = 0.3
@@ -124,13 +127,16 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if tokens is not None and tokens <= piece.value:
         return Clear(f"prompts of {tokens:,.0f} tokens fit one piece of {piece.value}", evidence)
     pieces = "" if tokens is None else f" {tokens:,.0f} tokens in about {tokens / piece.value:.0f} pieces:"
+    # Elsewhere a step of one token is computing and overhead too, so what larger pieces would save is not known.
+    is_gpu = backend_of(symptoms) not in {None, Backend.CPU}
     return Finding(
         PREFILL_IN_SMALL_PIECES,
         f"prompts are read in pieces of {piece.value} tokens:{pieces} each takes {1e3 * piece_s:.0f} ms, of which "
         f"reading the weights is up to {1e3 * min(step_s, piece_s):.0f} ms",
         evidence,
-        confidence=Confidence.LIKELY,
-        cost=Cost(ttft_share=saved),
+        Severity.WARNING if is_gpu else Severity.INFO,
+        Confidence.LIKELY if is_gpu else Confidence.POSSIBLE,
+        Cost(ttft_share=saved if is_gpu else None),
         first=f"raise --ubatch-size from {piece.value} to {USUAL_PIECE}, and --batch-size to at least the same",
     )
 
@@ -157,13 +163,14 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     felt = "" if lost is None else f", and the slowest tenth of answers lost {100 * lost:.0f} % of their speed"
     known = () if batch is None else (batch.evidence,)
     slow = log.seen.get(Topic.SLOW_PROMPT)
+    crowded = (work.pressed(log, 1) or 0.0) >= BESIDE  # else the long prompt may well have been alone
     return Finding(
         NEIGHBOURS_STALL,
         f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all "
         f"other answers wait {pause_s:.1f} s{felt}",
         (*work.line_of(log), *known, *(() if slow is None else (work.quoted(slow),))),
-        Severity.INFO if lost is None else Severity.WARNING,
-        Confidence.POSSIBLE if lost is None or batch is None else Confidence.LIKELY,
+        Severity.INFO if lost is None or not crowded else Severity.WARNING,
+        Confidence.LIKELY if lost is not None and batch is not None and crowded else Confidence.POSSIBLE,
         Cost(speed_share=lost),
         f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
     )

@@ -80,7 +80,7 @@ def _expensive(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if not found:
         if not asked:
             return Undecided("--url while requests run: /slots shows what they ask for")
-        return Clear("requests ask for no sampler that costs time")
+        return Undecided("the requests themselves: /slots does not show whether they ask for a grammar or a schema")
     whose = "requests run with" if asked else "unless a request says otherwise it runs with"
     words = f"{whose} {', '.join(found)}"
     cost = _cost(symptoms, found, tuple(COST_S))

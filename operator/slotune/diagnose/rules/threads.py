@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -36,6 +37,10 @@ _OF_CORES = re.compile(r"n_threads = \d+ \(n_threads_batch = \d+\) / (\d+)")
 """``system_info``: the threads, and after the slash the cores that the process may use."""
 
 
+ENOUGH: Final = 0.75
+"""A limit of 3.5 lets four threads run, a little slower; one of 1.1 stops two of them half of the time."""
+
+
 def _above_quota(symptoms: Symptoms) -> Finding | Clear | Undecided:
     threads, limit = _threads(symptoms), _limit(symptoms)
     if isinstance(limit, Clear):
@@ -44,13 +49,21 @@ def _above_quota(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return _by_default(symptoms, limit)
     if limit is None:
         return Undecided("the CPU limit of its container: --deployment NAME")
-    cores, seen, is_quota = limit
-    # A limit of 3.5 lets four threads run, a little slower.
+    cores, seen, _ = limit
     if threads.value <= math.ceil(cores):
-        if not is_quota:
-            return Undecided("the CPU limit of its container: --deployment NAME")
-        return Clear(f"{threads.value} threads, {cores:g} cores", (threads.evidence, seen))
+        return _within(symptoms, threads, limit)
     return _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.CERTAIN)
+
+
+def _within(symptoms: Symptoms, threads: Number, limit: tuple[float, Evidence, bool]) -> Finding | Clear | Undecided:
+    """As many threads as the limit rounded up, of which the last may be stopped for a part of the time."""
+    cores, seen, is_quota = limit
+    if not is_quota:
+        return Undecided("the CPU limit of its container: --deployment NAME")
+    if threads.value * ENOUGH <= cores:
+        return Clear(f"{threads.value} threads, {cores:g} cores", (threads.evidence, seen))
+    squeezed = _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.POSSIBLE)
+    return replace(squeezed, severity=Severity.INFO)
 
 
 def _by_default(symptoms: Symptoms, limit: tuple[float, Evidence, bool] | None) -> Finding | Clear | Undecided:
@@ -75,7 +88,7 @@ def _finding(
     facts = None if symptoms.log is None else symptoms.log.facts
     is_on_gpu = facts is not None and facts.on_gpu and facts.layers_offloaded == facts.layers is not None
     fit = max(1, math.floor(cores))
-    least = "" if confidence is Confidence.CERTAIN else "at least "
+    least = "at least " if confidence is Confidence.LIKELY else ""
     words = f"{least}{threads} threads share {cores:g} {'core' if cores == 1 else 'cores'}"
     if is_on_gpu:
         words += "; all layers are on the GPU, so only sampling feels it"

@@ -11,7 +11,7 @@ from slotune.diagnose.finding import Confidence, Severity
 from slotune.diagnose.rules.sampling import COST_S, RULES
 from slotune.diagnose.symptoms import ServerLook
 from slotune.llama.server_answers import ModelMeta
-from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided, log, metrics, of, pod, server, timings
+from tests.diagnose.rules.building import NOTHING, found, is_undecided, log, metrics, of, pod, server, timings
 
 PLAIN: dict[str, object] = {
     "temperature": 0.8,

@@ -45,7 +45,7 @@ MANIFESTS = ROOT / "bench" / "recordings"
 RECORDED = ROOT / "tests" / "recorded"
 DEMO_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 QUANTIZATIONS: tuple[Quantization, ...] = ("F16", "Q8_0", "Q4_0")
-SEARCH_ALONE = frozenset({"smollm2-bursts"})
+SEARCH_ALONE = frozenset({"smollm2-bursts", "tiny-conversations"})
 """Recordings whose space is not measured as a whole: at their rates that would take a quarter of an hour."""
 
 

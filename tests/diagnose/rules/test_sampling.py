@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,16 @@ def test_penalties_that_take_a_part_of_a_token_that_is_felt_are_an_alarm() -> No
     said = found(RULES, "SLT070", of(server=running(speed=speed, repeat_penalty=1.3)))
     assert said.cost.speed_share == pytest.approx(COST_S["penalty"] * 128_000 * speed)
     found(RULES, "SLT070", of(server=running(speed=5.0, repeat_penalty=1.3)), Severity.INFO)
+
+
+def test_a_step_waits_for_the_samplers_of_all_who_share_it() -> None:
+    alone = running(speed=20.0, repeat_penalty=1.3)
+    assert alone.metrics is not None
+    counters = {**alone.metrics.values, "n_decode_total": 1e4, "n_busy_slots_per_decode": 4.0}
+    one = found(RULES, "SLT070", of(server=alone), Severity.INFO)
+    four = found(RULES, "SLT070", of(server=replace(alone, metrics=metrics(**counters))))
+    assert one.cost.speed_share is not None
+    assert four.cost.speed_share == pytest.approx(4 * one.cost.speed_share)
 
 
 def test_a_grammar_that_was_asked_for_is_no_alarm_whatever_it_costs() -> None:

@@ -148,7 +148,10 @@ def _cost(symptoms: Symptoms, found: tuple[str, ...], counted: tuple[str, ...]) 
     if model is None or model.vocabulary is None or speed is None:
         return None
     each = sum(COST_S[one] for one in counted if any(one in words for words in found))
-    return min(1.0, each * model.vocabulary * speed.value)
+    busy = None if symptoms.server is None else work.busy_slots(symptoms.server)
+    # The samplers of a step run one slot after another, so everybody waits for those of all.
+    in_a_step = 1.0 if busy is None else max(1.0, busy.value)
+    return min(1.0, each * model.vocabulary * in_a_step * speed.value)
 
 
 RULES: Final = (Rule(EXPENSIVE_SAMPLING.id, Item.SAMPLING, _expensive),)

@@ -18,7 +18,13 @@ GUIDELLM, AIPERF, INFERENCE_PERF = PEERS
 
 def row(tool: Tool, p95: float, p99: float, cpu_s: float, *, answers: int = 2000, sent: float = 100.0) -> Row:
     run = Run("http://127.0.0.1:1", 100.0, 20.0, Path(), Path())
-    return Row(tool, run, Reported(p95, p99, answers), Spent(cpu_s, 100.0), {"requests_per_s": sent})
+    return Row(
+        tool,
+        run,
+        Reported(p95, p99, answers),
+        Spent(cpu_s, 100.0),
+        {"requests_per_s": sent, "first_ms": {"p95": 200.0, "p99": 200.0}},
+    )
 
 
 @pytest.mark.parametrize(

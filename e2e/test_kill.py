@@ -203,7 +203,7 @@ def test_a_search_ends_the_same_however_often_the_operator_is_killed(
     assert (found["candidate"]["gpuClass"], found["candidate"]["model"], found["replicas"]) == (cheap, "Q4_0", 1)
     assert annotations_of(production)[CANDIDATE_ANNOTATION] == found["candidateHash"]
     assert deployment["status"]["phase"] == "Tuned"
-    assert [trial["spec"]["purpose"] for trial in trials] == ["Baseline", "Search", "Confirm"]
+    assert [trial["spec"]["purpose"] for trial in trials] == ["Baseline", "Search", "Confirm", "Partial"]
     assert {trial["status"].get("interruptions", 0) for trial in trials} == {0}
     assert all(between), "a kill came late: what follows from the end of a trial was there already"
     assert witness.failure is None

@@ -42,7 +42,7 @@ demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machi
 	@"$(VENV)/bin/slotune" tune -f "$(DEMO)" --models-dir "$(MODELS)" --engine embedded --out "$(OUT)"
 
 # They only compute, so two at a time disturb nobody; the others measure, and have the machine for themselves.
-TEST_PURE := $(addprefix tests/,api controller diagnose rollout search simulator verdict)
+TEST_PURE := $(addprefix tests/,api chart controller diagnose quality report rollout search simulator verdict)
 
 .PHONY: test
 test: $(DEV_READY) model ## Run the tests (ARGS="-k name" narrows)

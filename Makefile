@@ -41,7 +41,7 @@ demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machi
 	@"$(VENV)/bin/slotune" engine requantize "$(MODEL)" --to F16,Q8_0,Q4_0 --out "$(MODELS)" >/dev/null
 	@"$(VENV)/bin/slotune" tune -f "$(DEMO)" --models-dir "$(MODELS)" --engine embedded --out "$(OUT)"
 
-# They only compute, so two at a time disturb nobody; the others measure, and have the machine for themselves.
+# They measure no times, so two at a time disturb nobody; the others do, and have the machine for themselves.
 TEST_PURE := $(addprefix tests/,api chart controller diagnose quality report rollout search simulator verdict)
 
 .PHONY: test

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,15 @@ class Running:
         answer = await client.post("/completion", json=body)
         self.statuses.append(answer.status_code)
         return answer.status_code
+
+    async def until_busy(self, client: httpx.AsyncClient, slots: int) -> None:
+        """Wait until so many slots are at work."""
+        deadline = time.monotonic() + LONGEST_S
+        while True:
+            shown = (await client.get("/slots")).json()
+            if sum(slot["is_processing"] for slot in shown) >= slots:
+                return
+            assert time.monotonic() < deadline, f"{slots} slots were never at work at once: {shown}"
 
     @asynccontextmanager
     async def used_by(self, users: int, prompt: Any, tokens: int, **more: Any) -> AsyncIterator[None]:

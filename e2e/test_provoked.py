@@ -53,7 +53,7 @@ async def test_many_slots_with_caches_of_their_own_are_slow_when_few_are_busy(
                 await server.ask(client, text_of(20, (slot, turn)), 48, id_slot=slot)
 
         users = [asyncio.create_task(user(slot)) for slot in apart]
-        await asyncio.sleep(1)  # they ask for a quarter of a minute; the look falls into the middle
+        await server.until_busy(client, len(apart))
         found = await looked_at(server)
         await asyncio.gather(*users)
     assert found.ids[:1] == ["SLT053"]
@@ -168,7 +168,7 @@ async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_never_called_he
     ):
         thread = await computing_thread(server, client)
         asked = asyncio.create_task(server.ask(client, text_of(20, "in flight"), 400))
-        await asyncio.sleep(0.5)  # it answers for seconds; the hand falls on it in the middle
+        await server.until_busy(client, 1)
         with stopped(thread):
             found = await looked_at(server)
         assert not asked.done(), "it was in flight all the time"

@@ -570,6 +570,19 @@ def test_recommend_in_the_middle_writes_nothing_to_the_deployment_of_somebody_el
     assert world.generation == generation
 
 
+def test_an_approval_that_is_asked_for_in_the_middle_is_waited_for_before_replicas_go() -> None:
+    world = World(replicas=3, free=0)
+    world.carry_out(until(world, Apply))
+    world.policy = world.policy.model_copy(update={"mode": "RequireApproval"})
+    world.spec_generation += 1
+    assert isinstance(world.run(), AwaitApproval)
+    assert (world.running, world.state.replicas) == (HASH, 3)
+    world.policy = world.policy.model_copy(update={"approved_candidate": HASH})
+    world.spec_generation += 1
+    assert isinstance(world.run(), Done)
+    assert world.state.replicas == 1
+
+
 def test_another_recommendation_waits_for_the_verdict_on_the_first() -> None:
     world = World()
     until(world, Verify)

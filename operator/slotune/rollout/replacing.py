@@ -150,13 +150,15 @@ def _wait_for_answers(it: Situation) -> RolloutStep | None:
 
 
 def _may_scale(it: Situation) -> bool:
-    wanted = it.intent.wanted
+    """Whether the last step is still wanted by those who decide: they may have changed their mind since the first."""
+    wanted, policy = it.intent.wanted, it.intent.policy
     return (
         wanted is not None
         and wanted.candidate_hash == it.record.candidate_hash
         and it.replicas_owner is None
         and not it.intent.suspended
-        and it.intent.policy.mode != "Recommend"
+        and policy.mode != "Recommend"
+        and (policy.mode != "RequireApproval" or policy.approved_candidate == wanted.candidate_hash)
     )
 
 

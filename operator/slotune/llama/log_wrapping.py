@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from slotune.llama.log_old_builds import as_old_line
+
 __all__ = ["Unwrapped", "Wrapping", "without_colours"]
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
@@ -200,6 +202,8 @@ def _message(document: object) -> str | None:
     """The text of a message without its line end, its level in front as llama-server has it; None: there is none."""
     if not isinstance(document, dict):
         return None
+    if "function" in document and (old := as_old_line(document)) is not None:
+        return old
     text: object = next((document[key] for key in _TEXTS if isinstance(document.get(key), str)), None)
     if not isinstance(text, str):
         return None

@@ -386,6 +386,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         container=args.container,
         context=args.context,
         kubeconfig=args.kubeconfig,
+        watch=args.watch,
         probe=args.probe,
         api_key_file=args.api_key_file,
         nvidia_smi=args.nvidia_smi,

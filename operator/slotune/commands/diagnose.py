@@ -17,6 +17,7 @@ from rich.console import Console
 
 from slotune import __version__
 from slotune.commands.diagnose_helps import Helps, read_helps
+from slotune.commands.diagnose_watch import seconds_of, watching
 from slotune.commands.exit_codes import ExitCode
 from slotune.commands.writing import print_document
 from slotune.diagnose.catalogue import ALL_RULES
@@ -46,6 +47,7 @@ class Asked:
     container: str | None = None
     context: str | None = None
     kubeconfig: Path | None = None
+    watch: str | None = None
     probe: bool = False
     api_key_file: Path | None = None
     nvidia_smi: Path | None = None
@@ -79,13 +81,22 @@ class Asked:
             ):
                 if value is not None:
                     raise InvalidInputError(flag, value, "is of a cluster: give --deployment NAME with it")
-        if self.url is None and self.deployment is None:
-            if self.probe:
-                raise InvalidInputError("--probe", None, "a log can't be asked anything: give --url URL of its server")
-            if self.api_key_file is not None:
-                raise InvalidInputError("--api-key-file", self.api_key_file, "is for a server: give --url URL with it")
+        self._check_asking()
         if self.log == "-" and "-" in self.files:
             raise InvalidInputError("--file", "-", "standard input holds the log: name a file for the manifest")
+
+    def _check_asking(self) -> None:
+        """Of what only a server can be asked. Raises InvalidInputError."""
+        if self.watch is not None:
+            seconds_of(self.watch)
+        if self.url is not None or self.deployment is not None:
+            return
+        if self.watch is not None:
+            raise InvalidInputError("--watch", self.watch, "a log can't be watched: give --url URL of its server")
+        if self.probe:
+            raise InvalidInputError("--probe", None, "a log can't be asked anything: give --url URL of its server")
+        if self.api_key_file is not None:
+            raise InvalidInputError("--api-key-file", self.api_key_file, "is for a server: give --url URL with it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +156,17 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         cure = f"it holds lines of {len(stories)} servers ({names}): give the log of the one at --url"
         raise InvalidInputError("--log", asked.log, cure)
     notes: list[str] = []
-    look, probe = uvloop.run(_ask(asked.url, helps.key, asked.probe, notes.append))
+    look, probe = uvloop.run(_ask(asked.url, helps.key, asked, notes.append))
     log = stories[0] if stories else None
     return Looked((Symptoms(look.url, log=log, server=look, probe=probe),), tuple(notes))
 
 
 async def _ask(
-    url: str, key: str | None, probe: bool, note: Callable[[str], None]
+    url: str, key: str | None, asked: Asked, note: Callable[[str], None]
 ) -> tuple[ServerLook, ProbeFacts | None]:
-    look = await look_at(url, key)
-    if not probe:
+    with watching(asked.watch, announce, note, probe=asked.probe) as watch:
+        look = await look_at(url, key, watch=watch)
+    if not asked.probe or (watch is not None and watch.enough.is_set()):
         return look, None
     from slotune.gathering.probe import ProbeError, probe_server  # noqa: PLC0415  (half of a look's time)
 

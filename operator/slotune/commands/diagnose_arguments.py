@@ -27,6 +27,13 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "done (without it, nothing but read-only pages is asked for)",
     )
     diagnose.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        help="look at a server of --url or --deployment for so long, a dozen times, instead of twice in half a second: "
+        "60 tells a server that hangs from one that works, and a queue that stays from one that goes; Ctrl-C ends it "
+        "with what is known by then",
+    )
+    diagnose.add_argument(
         "--api-key-file", type=Path, metavar="FILE", help="file that holds the server's API key, if it wants one"
     )
     _helps(diagnose)

@@ -7,6 +7,7 @@ from functools import partial
 
 from slotune.commands.diagnose import Asked, Looked, announce, run_diagnosis
 from slotune.commands.diagnose_helps import Helps
+from slotune.commands.diagnose_watch import watching
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.cluster import look_at_deployment
 from slotune.gathering.probe import probe_server
@@ -30,6 +31,7 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         container=asked.container,
         api_key=helps.key,
         probe=partial(_probe, note=notes.append) if asked.probe else None,
+        watched=partial(watching, asked.watch, announce, notes.append, probe=asked.probe),
         tell=notes.append,
     )
     cure = "give the log of the pod on it: kubectl logs POD | slotune diagnose --log - --nvidia-smi FILE"

@@ -26,11 +26,19 @@ class ServerLook:
     props: Props | None = None
     model: ModelMeta | None = None
     slots: tuple[Slot, ...] | None = None
+    """Of several looks the one in which most of them were at work."""
+    slots_still_s: float | None = None
+    """Seconds up to the last look at them for which all that were at work stood at the same token; 0 when none was at
+    work, None with one look alone."""
     metrics: Metrics | None = None
     """The first look."""
     metrics_later: Metrics | None = None
-    """A second look, ``between_s`` after the first: differences of counters say what happens now."""
+    """The last look, ``between_s`` after the first: differences of counters say what happens now."""
     between_s: float = 0.0
+    looks_at_metrics: int = 0
+    """These two, and those in between."""
+    processing: tuple[int, ...] = ()
+    """Requests at work, at each look."""
     deferred: tuple[int, ...] = ()
     """Requests that waited for a slot, at each look."""
     health_s: float | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ from slotune.gathering.look_errors import NoClusterError, UnreachableClusterErro
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.gathering.pod_logs import PodLog, read_pod_log
 from slotune.gathering.pod_server import Probe, look_at_pod, probe_pod
+from slotune.gathering.watching import Watch
 from slotune.llama.log_story import LogStory
 from slotune.tuning.errors import InvalidInputError
 
@@ -53,6 +55,8 @@ class Wanted:
     """Of the servers; None for none."""
     probe: Probe | None = None
     """Sends a few requests to one server after the other, where it was asked for."""
+    watched: Callable[[], AbstractContextManager[Watch | None]] = nullcontext
+    """Around the looks at the servers: how long all of them go on, where that was asked for."""
     tell: Callable[[str], None] = lambda _: None
     """Gets a line for each thing that was left out or could not be seen."""
 
@@ -66,25 +70,27 @@ def look_at_deployment(
     container: str | None = None,
     api_key: str | None = None,
     probe: Probe | None = None,
+    watched: Callable[[], AbstractContextManager[Watch | None]] = nullcontext,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Symptoms, ...]:
     """The symptoms of each pod, those that are worse off first. Not from within an event loop.
 
     Args:
-        name: see :class:`Wanted`, as for the last four.
+        name: see :class:`Wanted`, as for the last five.
         namespace: None takes that of the context, or of the pod that this runs in.
         kubeconfig: None takes the variable KUBECONFIG, the pod that this runs in, or kubectl's own file.
         context: of the kubeconfig; None takes the current one.
         container: of the pods.
         api_key: of the servers.
         probe: of one server.
+        watched: of all servers together.
         tell: hears what is missing.
 
     Raises:
         InvalidInputError: nothing could be looked at; its class says why (:mod:`slotune.gathering.look_errors`).
     """
     chosen = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG")
-    wanted = Wanted(name, container, api_key, probe, tell)
+    wanted = Wanted(name, container, api_key, probe, watched, tell)
     return asyncio.run(_connect_and_look(wanted, namespace, chosen, context))
 
 
@@ -127,7 +133,10 @@ async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted)
         raise UnreachableClusterError(wanted.name, error.message) from error
     places = [PodPlace(namespace, pod.name, pod.listening) for pod in pods]
     pairs = list(zip(pods, places, strict=True))
-    looks = await asyncio.gather(*(_look(reader, pod, place, wanted.api_key) for pod, place in pairs))
+    with wanted.watched() as watch:
+        looks = await asyncio.gather(*(_look(reader, pod, place, wanted.api_key, watch) for pod, place in pairs))
+    if watch is not None and watch.enough.is_set():
+        wanted = replace(wanted, probe=None)
     probes = [await _probe(reader, place, look, wanted, reads) for place, look in zip(places, looks, strict=True)]
     logs = await _logs(reader, namespace, pods, reads)
     return tuple(
@@ -146,8 +155,10 @@ async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted)
     )
 
 
-async def _look(reader: ClusterReader, pod: SeenPod, place: PodPlace, api_key: str | None) -> ServerLook | None:
-    return await look_at_pod(reader, place, api_key) if pod.is_running else None
+async def _look(
+    reader: ClusterReader, pod: SeenPod, place: PodPlace, api_key: str | None, watch: Watch | None
+) -> ServerLook | None:
+    return await look_at_pod(reader, place, api_key, watch) if pod.is_running else None
 
 
 async def _probe(

@@ -14,6 +14,7 @@ from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.look_errors import right
 from slotune.gathering.pod_relay import relayed
 from slotune.gathering.server import look_at
+from slotune.gathering.watching import Watch
 from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["Probe", "look_at_pod", "probe_pod"]
@@ -30,13 +31,16 @@ _DOOR: Final = "/health"
 _ENDPOINTS: Final = ("/props", "/slots", "/metrics")
 
 
-async def look_at_pod(reader: ClusterReader, place: PodPlace, api_key: str | None) -> ServerLook:
+async def look_at_pod(
+    reader: ClusterReader, place: PodPlace, api_key: str | None, watch: Watch | None = None
+) -> ServerLook:
     """What the server shows. Raises nothing but being cancelled; ``refused`` has the reasons.
 
     Args:
         reader: the cluster.
         place: of a server that runs.
         api_key: of the server; None for none.
+        watch: how long the look goes on; None for two moments.
     """
     url = place.listening.url(place.pod)
     try:
@@ -51,7 +55,7 @@ async def look_at_pod(reader: ClusterReader, place: PodPlace, api_key: str | Non
         return _shut(url, error.message)
     async with relayed(reader, place) as address:
         try:
-            look = await look_at(address, api_key, between_s=BETWEEN_S, limit_s=LOOK_LIMIT_S)
+            look = await look_at(address, api_key, between_s=BETWEEN_S, limit_s=LOOK_LIMIT_S, watch=watch)
         except InvalidInputError as error:
             return _shut(url, error.cure.replace(address, f"pod {place.pod}"))
     return replace(look, url=url)

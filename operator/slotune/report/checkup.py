@@ -138,7 +138,8 @@ def _log(log: LogStory) -> list[str]:
 
 
 def _look(look: ServerLook) -> list[str]:
-    metrics = "/metrics" if look.metrics_later is None else f"/metrics twice in {seconds(look.between_s)}"
+    often = "twice" if look.looks_at_metrics <= 2 else f"{look.looks_at_metrics} times"
+    metrics = "/metrics" if look.metrics_later is None else f"/metrics {often} in {seconds(look.between_s)}"
     shown = [
         name
         for name, part in (("/props", look.props), ("/v1/models", look.model), ("/slots", look.slots))
@@ -183,6 +184,8 @@ def cost_words(cost: Cost) -> str:
         parts.append(f"{percent(share)} of the time to the first token")
     if speed is not None:
         parts.append(f"{percent(speed)} of tokens/s")
+    if (refused := finite(cost.refused_share)) is not None:
+        parts.append(f"{percent(refused)} of requests")
     return ", ".join(parts) or "not counted: its evidence does not say how much"
 
 

@@ -101,7 +101,7 @@ def _look(look: ServerLook) -> dict[str, Any]:
         "build": None if look.props is None else look.props.build,
         "slots": None if look.props is None else look.props.total_slots,
         "context_per_slot": None if look.props is None else look.props.context_per_slot,
-        "looks_at_metrics": (look.metrics is not None) + (look.metrics_later is not None),
+        "looks_at_metrics": look.looks_at_metrics or (look.metrics is not None) + (look.metrics_later is not None),
         "between_s": finite(look.between_s),
         "refused": {endpoint: said_in_public(why) for endpoint, why in look.refused.items()},
     }
@@ -136,6 +136,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
             "ttft_s": finite(cost.ttft_s),
             "ttft_share": finite(cost.ttft_share),
             "speed_share": finite(cost.speed_share),
+            "refused_share": finite(cost.refused_share),
         },
         "cause": entry.cause,
         "try_first": said_in_public(finding.first or entry.first),

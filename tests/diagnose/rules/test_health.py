@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.finding import Confidence, Severity, Undecided
 from slotune.diagnose.rules.health import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.failures import Failure, FailureClass
@@ -15,6 +16,7 @@ from slotune.llama.log_story import Line, LogStory, Topic
 from slotune.llama.log_stream import LogReader
 from tests.diagnose.rules.building import (
     NOTHING,
+    ask,
     found,
     is_clear,
     is_undecided,
@@ -24,13 +26,19 @@ from tests.diagnose.rules.building import (
     pod,
     server,
     slot,
+    timings,
 )
 
 # SLT110
 
 
 def looks(first: dict[str, float], later: dict[str, float], between_s: float) -> Symptoms:
-    counted = {"requests_processing": 2.0, "n_decode_total": 500.0, "prompt_tokens_total": 9000.0}
+    counted = {
+        "requests_processing": 2.0,
+        "n_decode_total": 500.0,
+        "prompt_tokens_total": 9000.0,
+        "prompt_seconds_total": 90.0,
+    }
     return of(
         server=server(metrics=metrics(**counted | first), metrics_later=metrics(**counted | later), between_s=between_s)
     )
@@ -54,6 +62,48 @@ def test_a_server_that_holds_no_request_may_stand_still() -> None:
 
 def test_half_a_second_without_a_decode_is_one_long_step() -> None:
     assert is_undecided(RULES, "SLT110", looks({}, {}, 0.5))
+
+
+def needs(symptoms: Symptoms) -> str:
+    said = ask(RULES, "SLT110", symptoms)
+    assert isinstance(said, Undecided), said
+    return said.needs
+
+
+def test_what_tells_a_wedge_from_a_long_step_is_named_with_its_seconds() -> None:
+    assert needs(looks({}, {}, 0.5)).startswith("--watch 60: ")
+    silent = server(health_s=0.003, silent_s={"/slots": 5.0, "/metrics": 5.0})
+    assert needs(of(server=silent, log=log(build=10400, requests=timings()))).startswith("--watch 60: ")
+    assert needs(of(server=silent, log=log(build=10400))).startswith("--watch 600: "), "nobody knows its speed"
+
+
+def test_a_slow_server_has_the_time_that_a_whole_batch_takes_it() -> None:
+    """2,048 tokens at 20 tokens/s are 102 s in which nothing moves."""
+    slow = {"prompt_seconds_total": 450.0}
+    assert needs(looks(slow, slow, 75.0)).startswith("--watch 205: ")
+    assert found(RULES, "SLT110", looks(slow, slow, 206.0), Severity.CRITICAL)
+    fresh = {"prompt_tokens_total": 0.0, "prompt_seconds_total": 0.0}
+    assert needs(looks(fresh, fresh, 75.0)).startswith("--watch 600: ")
+
+
+def test_a_server_that_held_no_request_in_between_does_not_stand_still() -> None:
+    seen = looks({}, {}, 75.0).server
+    assert seen is not None
+    assert is_clear(RULES, "SLT110", of(server=replace(seen, processing=(2, 0, 2))))
+
+
+def test_slots_tell_a_wedge_where_there_are_no_metrics() -> None:
+    slots = (slot(0, task=3, decoded=7, prompt_tokens_processed=20), slot(1, processing=False))
+    quick = log(requests=timings())
+
+    def watched(still_s: float | None) -> Symptoms:
+        return of(server=server(slots=slots, slots_still_s=still_s), log=quick)
+
+    got = found(RULES, "SLT110", watched(75.0), Severity.CRITICAL)
+    assert got.sentence == "every slot that is at work stands at the same token for 75 s"
+    assert is_clear(RULES, "SLT110", watched(0.0))
+    assert needs(watched(None)).startswith("--watch 60: ")
+    assert needs(watched(30.0)).startswith("--watch 60: ")
 
 
 def test_a_build_that_answers_while_it_decodes_and_does_not_answer_is_a_wedge() -> None:

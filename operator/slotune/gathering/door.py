@@ -1,0 +1,102 @@
+"""Whether a llama-server that can be asked more is at an address; each reason why not is one clear error."""
+
+from __future__ import annotations
+
+from slotune.gathering.asking import Answer, Asker, Cause, Silence
+from slotune.gathering.foreign import is_llama_model_list, is_router, who_answers
+from slotune.llama.server_answers import parse_props
+from slotune.tuning.errors import InvalidInputError
+
+__all__ = ["check_door", "check_llama", "check_tls"]
+
+_PLAIN = frozenset({200, 401, 403, 404, 503})
+"""What only a server without TLS answers to plain HTTP; others hang up, say 400 or redirect."""
+_ROOT_S = 2.0
+"""For the page at ``/``, which is only asked for to name what is not llama-server."""
+
+
+async def check_tls(asker: Asker, limit_s: float) -> None:
+    """Whether ``https://`` is right: a plain server would wait for the rest of what TLS begins with, and say nothing.
+
+    Raises InvalidInputError.
+    """
+    if asker.base.startswith("https://"):
+        async with Asker(asker.base.replace("https://", "http://", 1)) as plain:  # and without the key
+            said = await plain.get("/health", limit_s)
+        if isinstance(said, Answer) and said.status in _PLAIN:
+            raise InvalidInputError("--url", asker.base, Cause.NO_TLS.value)
+
+
+def check_door(asker: Asker, health: Answer | Silence) -> None:
+    """Whether anything is there that could be asked more. Raises InvalidInputError."""
+    if isinstance(health, Silence):
+        if health.cause is not Cause.SLOW:
+            raise InvalidInputError("--url", asker.base, health.words)
+        return
+    _check_redirect(asker, health)
+    _check_loading(asker, health)
+    if health.status == 400 and b"https" in health.body[:1000].lower() and asker.base.startswith("http://"):
+        raise InvalidInputError("--url", asker.base, "it speaks TLS there: try https:// in place of http://")
+    if health.status in {502, 503, 504}:
+        cure = f"/health answers {health.status}: a proxy that reaches no server behind it, or a server that failed"
+        raise InvalidInputError("--url", asker.base, cure)
+
+
+async def check_llama(
+    asker: Asker, health: Answer | Silence, props: Answer | Silence, models: Answer | Silence
+) -> None:
+    """Whether it is a llama-server that lets itself be asked. Raises InvalidInputError."""
+    if isinstance(props, Answer):
+        _check_redirect(asker, props)
+        _check_loading(asker, props)
+        if props.status in {401, 403}:
+            raise _key_error(asker, props.status)
+    if is_router(props):
+        cure = "this is llama-server's router: give the address of the server that it started for the model"
+        raise InvalidInputError("--url", asker.base, cure)
+    if is_llama_model_list(models) or _parses_as_props(props):
+        return
+    if isinstance(models, Answer) and models.status in {401, 403}:
+        raise _key_error(asker, models.status)
+    if isinstance(props, Silence) and isinstance(models, Silence):
+        if isinstance(health, Answer) and health.json_or_none == {"status": "ok"}:
+            return  # llama-server's own words, and a state worth a diagnosis: nothing but /health answers
+        words = f"it takes connections and says nothing: {props.words}"
+        raise InvalidInputError("--url", asker.base, words)
+    root = await asker.get("/", _ROOT_S)
+    who = who_answers(props, models, root)
+    raise InvalidInputError("--url", asker.base, f"no llama-server but {who}: only llama-server can be diagnosed")
+
+
+def _check_redirect(asker: Asker, said: Answer) -> None:
+    if 300 <= said.status < 400:
+        raise InvalidInputError("--url", asker.base, f"it redirects{_place(said)}: give the address behind it")
+
+
+def _check_loading(asker: Asker, said: Answer) -> None:
+    if said.status == 503 and b"loading" in said.body[:1000].lower() and not said.is_page:
+        cure = "it is still loading its model: ask again when /health says ok (--log FILE shows how far it is)"
+        raise InvalidInputError("--url", asker.base, cure)
+
+
+def _key_error(asker: Asker, status: int) -> InvalidInputError:
+    if asker.has_key:
+        return InvalidInputError("--api-key-file", None, f"{asker.base} does not accept the key in it ({status})")
+    cure = f"it wants an API key ({status}): name a file that holds it with --api-key-file FILE"
+    return InvalidInputError("--url", asker.base, cure)
+
+
+def _parses_as_props(said: Answer | Silence) -> bool:
+    if isinstance(said, Silence) or said.status != 200:
+        return False
+    try:
+        parse_props(said.json)
+    except ValueError:
+        return False
+    return True
+
+
+def _place(said: Answer) -> str:
+    """Where a redirect leads, without what may be secret in it."""
+    place = said.headers.get("location", "").partition("?")[0]
+    return f" to {place[:200]}" if place.isprintable() and place and "@" not in place else ""

@@ -75,6 +75,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
         pytest.param(["--deployment", "chat", "--log", "x.log"], ["--log", "--deployment"], id="a log too"),
         pytest.param(["--log", "x.log", "--probe"], ["--probe", "--url"], id="a probe of a log"),
         pytest.param(["--log", "x.log", "--api-key-file", "key"], ["--api-key-file", "--url"], id="a key for a log"),
+        pytest.param(["--log", "x.log", "--watch", "60"], ["--watch", "--url"], id="a log that is watched"),
         pytest.param(["--log", "x.log", "-n", "chat"], ["--namespace", "--deployment"], id="a namespace for a log"),
         pytest.param(["--log", "x.log", "--context", "home"], ["--context", "--deployment"], id="a context for a log"),
         pytest.param(["--log", "-", "-f", "-"], ["--file", "standard input"], id="two things on standard input"),
@@ -292,6 +293,47 @@ def test_a_probe_is_announced_and_one_that_fails_leaves_what_was_seen(capsys: py
     read = json.loads(shown.out)
     assert "--probe" in read["notes"][0]
     assert read["servers"][0]["looked_at"]["server"]["slots"] == 2
+
+
+# A watch
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    ["0", "-1", "0.5", "nan", "inf", "1e9", "3601", "", "a minute", "60,5", "\x1b[2J", "٦٠", "1_0", "9" * 5000],
+)
+def test_a_watch_for_a_time_that_is_none_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--url", "http://127.0.0.1:1", f"--watch={seconds}")
+    assert "--watch is " in line
+    assert "from 1 to 3600: give 60" in line
+    assert line.rstrip("\n").isprintable()
+
+
+def test_a_watch_is_said_beforehand_and_shown_with_its_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(stand_in()) as url:
+        assert main(["diagnose", "--url", url, "--watch", "1"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith("slotune: watching for 1 s")
+    assert "Ctrl-C" in shown.err
+    assert "/metrics 3 times in 1" in shown.out
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_watch_that_is_stopped_prints_what_is_known_by_then(stop: signal.Signals) -> None:
+    server = stand_in()
+    with serving(server) as url:
+        arguments = [sys.executable, "-m", "slotune.cli", "diagnose", "--url", url, "--watch", "600", "--probe"]
+        with subprocess.Popen([*arguments, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            assert b"watching for 600 s" in process.stderr.readline()
+            process.send_signal(stop)
+            out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    read = json.loads(out)
+    assert read["servers"][0]["looked_at"]["server"]["slots"] == 2
+    assert "--watch was ended" in read["notes"][0]
+    assert "--probe is left out" in read["notes"][0]
+    assert {received.method for received in server.requests} == {"GET"}
 
 
 # What helps to judge

@@ -6,10 +6,11 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from slotune.llama.foreign_logs import looks_like
+from slotune.llama.foreign_logs import host_notes, hosts, looks_like
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
 from slotune.tuning.errors import InvalidInputError
@@ -27,7 +28,8 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
     """The stories of the servers in the log at ``path``; ``-`` is the standard input. gzip is unpacked on the way.
 
     Raises:
-        InvalidInputError: it cannot be read, holds nothing, or no line of it is llama-server's.
+        InvalidInputError: it cannot be read, holds nothing, no line of it is llama-server's, or lines of several
+            servers are mixed in it.
     """
     name = "standard input" if path == "-" else str(path)
     reader = LogReader(name)
@@ -35,25 +37,37 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
         for chunk in _chunks(file, name):
             reader.feed(chunk)
     stories = reader.finish()
-    kind = looks_like(reader.sample)
-    if any(_serves(story) or (kind is None and _is_ours(story)) for story in stories):
-        return stories
+    host = hosts(reader.sample)
+    kind = None if host else looks_like(reader.sample)
+    servers = tuple(story for story in stories if _is_server(story, other_program=kind is not None))
+    if any(not story.mixed for story in servers):
+        alone = host_notes(host) if len(stories) == 1 else ()
+        return tuple(replace(story, notes=(*story.notes, *alone)) for story in servers)
+    if servers:
+        raise InvalidInputError("--log", name, servers[0].notes[0])
     if not reader.sample.strip():
         raise InvalidInputError("--log", name, f"holds nothing: write the server's log into it with {_HOW}")
-    seems = f"it looks like {kind}: " if kind else ""
-    raise InvalidInputError(
-        "--log", name, f"no line of it is llama-server's: {seems}name the log of a llama-server, made with {_HOW}"
-    )
+    seems = ""
+    if kind or host:
+        seems = f"it looks like {kind or host}: "
+    elif any(story.engine_lines for story in stories):
+        seems = "llama.cpp loads a model in it, in whatever program: "
+    cure = f"no line of it is llama-server's: {seems}name the log of a llama-server, made with {_HOW}"
+    raise InvalidInputError("--log", name, cure)
 
 
-def _serves(story: LogStory) -> bool:
-    """Whether it has what only a server says: slots, or a request."""
-    return story.facts.slots is not None or (story.requests is not None and story.requests.requests > 0)
+def _is_server(story: LogStory, *, other_program: bool) -> bool:
+    """Whether it is llama-server's: it has what only that says, or died with words of llama.cpp and no other program's.
 
-
-def _is_ours(story: LogStory) -> bool:
-    """Whether any line is more than a word and a colon, which other programs write too."""
-    return bool(story.starts or story.seen or story.facts.ready) or story.failure is not None
+    A server that can't read its arguments, or its model at ``-lv 1``, says nothing that only a server says.
+    """
+    if story.server_lines:
+        return True
+    if story.requests is not None and story.facts.slots is not None:
+        return True
+    if other_program:
+        return False
+    return story.requests is not None or (story.engine_lines > 0 and (bool(story.seen) or story.failure is not None))
 
 
 @contextmanager

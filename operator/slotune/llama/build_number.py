@@ -22,6 +22,7 @@ _TEXTS: Final = (
     re.compile(r"\bbuild:? (\d{3,6}) \("),  # build: 6019 (8ad7b3e6) with cc; without the colon since 2026
     re.compile(r"\A(\d{3,6}) \(\w+\)\Z"),  # 11434 (7e4c0a9): what is kept of such a line
     re.compile(r"\bb(\d{4,6})-[0-9a-f]{7,}"),  # b11434-1a2b3c4d: build_info of /props
+    re.compile(r"\bbuild info \|.* build=(\d{4,6})\b"),  # INFO [main] build info | tid="139870" … build=3561 commit=…
     re.compile(r"\bxllamacpp \d+\.\d+\.(\d{4,6})\b"),  # xllamacpp 2026.10.11549: the embedded engine
 )
 

@@ -1,11 +1,14 @@
-"""Whose log it is that has no line of llama-server's: a file that was mixed up is the usual cause."""
+"""Whose log it is that has no line of llama-server's: a file that was mixed up is the usual cause.
+
+Ollama and LM Studio are apart: they start a llama-server, or what was made of one, and its lines are in their log.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-__all__ = ["is_binary", "looks_like"]
+__all__ = ["host_notes", "hosts", "is_binary", "looks_like"]
 
 _MAGIC: Final = (
     (b"GGUF", "a model file (GGUF)"),
@@ -20,10 +23,17 @@ _MAGIC: Final = (
 _PROGRAMS: Final = (
     ("the log of vLLM", rb"\bvllm\b|\bEngineCore\b|Avg prompt throughput"),
     ("the log of SGLang", rb"\bsglang\b|Prefill batch[.,] |Decode batch[.,] "),
-    ("the log of Ollama", rb"source=\w+\.go:\d+|\[GIN\] \d{4}/|msg=\"?(?:inference compute|starting llama)"),
     ("the log of text-generation-inference", rb"text_generation_(?:launcher|router)"),
     ("the log of TensorRT-LLM or Triton", rb"tritonserver|TRT-?LLM"),
     ("the log of LiteLLM", rb"\bLiteLLM\b"),
+    ("the log of KoboldCpp", rb"Welcome to KoboldCpp|^Namespace\(.*\bblasbatchsize=|\bCtxLimit:\d+/\d+"),
+    (
+        "output of llama-cli",
+        (
+            rb"^(?:[\d.]+ I )?(?:sampler seed: \d+|generate: n_ctx = \d+|main: interactive mode on)"
+            rb"|== Running in interactive mode|llama_perf_sampler_print"
+        ),
+    ),
     (
         "the log of llama-cpp-python, which prints other lines than llama-server",
         rb"llama_cpp\.server|llama_perf_context_print|llama_print_timings",
@@ -37,7 +47,13 @@ _PROGRAMS: Final = (
     ("a page of metrics", rb"^# (?:HELP|TYPE) \w+"),
     ("a web page", rb"^\s*<(?:!DOCTYPE|html)"),
 )
+_HOSTS: Final = (
+    ("the log of Ollama", rb"source=\w+\.go:\d+|\[GIN\] \d{4}/|msg=\"?(?:inference compute|starting llama)"),
+    ("the log of LM Studio", rb"\[LM ?STUDIO SERVER\]"),
+)
 _PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE | re.IGNORECASE)) for name, pattern in _PROGRAMS)
+
+_HOST_PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE | re.IGNORECASE)) for name, pattern in _HOSTS)
 
 _TEXT = bytes({*range(32, 127), *range(128, 256), 7, 8, 9, 10, 12, 13, 27})
 _STRANGE: Final = 0.05
@@ -51,6 +67,19 @@ def is_binary(sample: bytes) -> bool:
     return len(sample.translate(None, _TEXT)) > _STRANGE * len(sample)
 
 
+def hosts(sample: bytes) -> str | None:
+    """The program that starts servers of its own, if ``sample`` is of its log; in words that fit behind ``it is``."""
+    return next((name for name, pattern in _HOST_PATTERNS if pattern.search(sample)), None)
+
+
+def host_notes(host: str | None) -> tuple[str, ...]:
+    """What to say of a server whose lines are in the log of such a program."""
+    if host is None:
+        return ()
+    program = host.rpartition(" of ")[2]
+    return (f"it is {host}: its llama-server gets its flags from {program}, so they are set there",)
+
+
 def looks_like(sample: bytes) -> str | None:
     """What ``sample``, the beginning of a file, is, in words that fit behind ``looks like``; None: not obvious."""
     for magic, name in _MAGIC:
@@ -58,4 +87,4 @@ def looks_like(sample: bytes) -> str | None:
             return name
     if is_binary(sample):
         return "a binary file"
-    return next((name for name, pattern in _PATTERNS if pattern.search(sample)), None)
+    return hosts(sample) or next((name for name, pattern in _PATTERNS if pattern.search(sample)), None)

@@ -11,19 +11,21 @@ from slotune.llama.log_devices import DEVICE_LINE
 __all__ = ["fact_lines"]
 
 _FACT_LINES: Final = (
-    (("build",), rb"build_info: |\bbuild:? \d+ \(|slotune engine: "),
+    (("build",), rb"build_info: |\bbuild:? \d+ \(|slotune engine: |\bbuild info \| "),
     (("slots", "context_per_slot", "kv_unified"), rb"initializing, n_slots = "),
+    (("slots",), rb"initializing slots(?:, n_slots = | \| )"),
     (("context_total",), rb"\bn_ctx {2,}= "),
-    (("context_per_slot",), rb"\bn_ctx_seq {2,}= "),
+    (("context_per_slot",), rb"\bnew slot(?:,? n_ctx| \| )"),
+    (("context_per_slot",), rb"\bn_ctx_seq {2,}= |\bn_ctx_per_seq += "),
     (("kv_unified",), rb"\bkv_unified {2,}= "),
     (("batch_size",), rb"\bn_batch {2,}= "),
     (("ubatch_size",), rb"\bn_ubatch {2,}= "),
-    (("threads", "threads_batch"), rb"n_threads = \d+ \(n_threads_batch"),
+    (("threads", "threads_batch"), rb"n_threads = \d+ \(n_threads_batch|\bsystem info \| .* n_threads="),
     (("cache_type_k", "cache_type_v"), rb"\bK \(\w+\): .* V \(\w+\):"),
     (("flash_attention",), rb"Flash Attention (?:enabled|not supported|was auto)"),
-    (("flash_attention",), rb"\bflash_attn {2,}= "),
+    (("flash_attention",), rb"\bflash_attn {2,}= |_with_model: flash_attn = "),
     (("layers_offloaded", "layers"), rb"offloaded \d+/\d+ layers to GPU"),
-    (("model_buffers",), rb"model buffer size = "),
+    (("model_buffers",), rb"model buffer size = |llm_load_tensors: +\S+ buffer size = "),
     (("kv_buffers",), rb"(?:KV|RS|state) buffer size = "),
     (("compute_buffers",), rb"compute buffer size = "),
     (("cache_ram_mib",), rb"prompt cache is (?:en|dis)abled"),
@@ -35,7 +37,7 @@ _FACT_LINES: Final = (
     (("draft_loaded",), rb"loading draft model '"),
     (("backend_sampling",), rb"setting backend sampler for seq_id"),
     (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
-    (("no_usable_gpu",), rb"no usable GPU found"),
+    (("no_usable_gpu",), rb"no usable GPU found|[Nn]ot compiled with GPU offload support"),
     (("devices",), DEVICE_LINE.encode()),
     (("flash_attention_fallback",), rb"Flash Attention (?:is assigned to device|not supported)"),
     (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),
@@ -44,7 +46,7 @@ _FACT_LINES: Final = (
     (("parameters",), rb"\bmodel params +="),
     (("experts",), rb"\bn_expert +="),
     (("experts_used",), rb"\bn_expert_used +="),
-    (("ready",), rb"\bmodel loaded\s*$"),
+    (("ready",), rb"\bmodel loaded\s*(?:\| tid=|$)"),
 )
 """Fields of LogFacts and the line that states them; of two patterns for one field, the first that is there."""
 _PATTERNS = tuple((names, re.compile(pattern)) for names, pattern in _FACT_LINES)

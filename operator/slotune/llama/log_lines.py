@@ -3,8 +3,8 @@
 Only the text of a message is matched, never its prefix: module names are cut to twelve characters, and time stamps,
 levels and colours come and go with flags. A fact that the log does not state is None, which is not the same as no.
 
-Memory lines, layers and kernels are only logged at ``-lv 4``. Strings: build 11549 (CPU, captured) and llama.cpp's
-source at b11434 (CUDA lines).
+Memory lines, layers and kernels are only logged at ``-lv 4``; builds before 2026 always log them. Strings: build 11549
+(CPU, captured), llama.cpp's source at b11434 (CUDA lines), and b3561, b4450 and b8586 for how the same was said before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from slotune.llama.log_devices import devices_found
 
@@ -24,8 +25,13 @@ _HOST_BUFFER = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 """Buffers in host memory: plain, mapped, repacked for SIMD, and pinned ones such as ``CUDA_Host``."""
 
 
-_DRAFT_MODEL = re.compile(r"loading draft model '[\s\S]*?(?=[^\n]*(?:initializing, n_slots|exiting due to)|\Z)")
+_DRAFT_MODEL = re.compile(
+    r"loading draft model '[\s\S]*?(?=[^\n]*(?:initializing,? (?:slots, )?n_slots|exiting due to)|\Z)"
+)
 """From the load of a draft model to the next thing that the server does."""
+
+
+_CONTEXT: Final = r"(?:llama_new_context_with_model|llama_init_from_model|llama_context)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +136,30 @@ def parse_log(text: str) -> LogFacts:
     """Facts in the log ``text``. Of a fact stated twice the last counts; weights and caches of one device add up."""
     whole, text = text, _DRAFT_MODEL.sub("\n", text)  # what a draft model's context has is not the server's
     slots = _last(r"initializing, n_slots = (\d+), n_ctx_slot = (\d+), kv_unified = '(\w+)'", text)
+    count = _number(r"initializing(?:,? slots)?, n_slots = (\d+)|initializing slots \|[^\n]* n_slots=(\d+)", text)
     cache_types = _last(r"\bK \((\w+)\): +[\d.]+ MiB, V \((\w+)\):", text)
     offloaded = _last(r"offloaded (\d+)/(\d+) layers to GPU", text)
-    threads = _last(r"n_threads = (\d+) \(n_threads_batch = (\d+)\)", text)
+    threads = _last(r"n_threads = (\d+) \(n_threads_batch = (\d+)\)", text) or _last(
+        r"system info \|[^\n]* n_threads=(\d+) n_threads_batch=(-?\d+)", text
+    )
     fallback = _last(r"([^\n:]*Flash Attention (?:is assigned to device|not supported)[^\n]*)", text)
     return LogFacts(
         build=_build(text),
-        slots=int(slots[1]) if slots else None,
-        context_per_slot=int(slots[2]) if slots else _context_number("n_ctx_seq", text),
+        slots=int(slots[1]) if slots else count,
+        context_per_slot=int(slots[2]) if slots else _context_per_slot(text),
         context_total=_context_number("n_ctx", text),
         kv_unified=slots[3] == "true" if slots else _context_switch("kv_unified", text),
         batch_size=_context_number("n_batch", text),
         ubatch_size=_context_number("n_ubatch", text),
         threads=int(threads[1]) if threads else None,
-        threads_batch=int(threads[2]) if threads else None,
+        threads_batch=(int(threads[2]) if int(threads[2]) > 0 else int(threads[1])) if threads else None,
         cache_type_k=cache_types[1] if cache_types else None,
         cache_type_v=cache_types[2] if cache_types else None,
         flash_attention=_flash_attention(text),
         layers_offloaded=int(offloaded[1]) if offloaded else None,
         layers=int(offloaded[2]) if offloaded else None,
-        model_buffers=_buffers(r"model", whole),
-        kv_buffers=_buffers(r"(?:KV|RS|DSV4 \S+ state)", whole),
+        model_buffers=_buffers(r"(\S+) model|llm_load_tensors: +(\S+)", whole),
+        kv_buffers=_buffers(r"(\S+) (?:KV|RS|DSV4 \S+ state)", whole),
         compute_buffers=_compute_buffers(whole),
         cache_ram_mib=_cache_ram(text),
         cache_idle_slots=_idle_slots(text),
@@ -164,13 +173,13 @@ def parse_log(text: str) -> LogFacts:
         draft_loaded="loading draft model '" in whole,
         backend_sampling=True if "setting backend sampler for seq_id" in text else None,
         backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
-        no_usable_gpu="no usable GPU found" in text,
+        no_usable_gpu=bool(re.search(r"no usable GPU found|[Nn]ot compiled with GPU offload support", text)),
         devices=devices_found(text),
         flash_attention_fallback=fallback[1].strip() if fallback else None,
         kernel_fallback=_word(r"no FlashAttention vector kernel compiled for K/V types (\S+?)[,\s]", text),
         fit_changes=_all(r"(context size reduced from [^\n]*|failed to fit params to free device memory[^\n]*)", text),
         config_files=_all(r"using config file: ([^\n]+)", text),
-        ready=bool(re.search(r"\bmodel loaded\s*$", text, re.MULTILINE)),
+        ready=bool(re.search(r"\bmodel loaded\s*(?:\| tid=|$)", text, re.MULTILINE)),
         parameters=_parameters(text),
         experts=_number(r"\bn_expert +=+ +(\d+)", text),
         experts_used=_number(r"\bn_expert_used +=+ +(\d+)", text),
@@ -195,7 +204,7 @@ def _all(pattern: str, text: str) -> tuple[str, ...]:
 
 def _number(pattern: str, text: str) -> int | None:
     match = _last(pattern, text)
-    return int(match[1]) if match else None
+    return int(match[match.lastindex or 0]) if match else None
 
 
 def _parameters(text: str) -> float | None:
@@ -206,12 +215,20 @@ def _parameters(text: str) -> float | None:
 def _build(text: str) -> str | None:
     # The wheel was built without a number, so the embedded engine names itself.
     patterns = (r"slotune engine: (xllamacpp \S+)", r"\bbuild_info: (\S+)", r"\bbuild:? (\d+ \(\w+\))")
-    return next((build for pattern in patterns if (build := _word(pattern, text))), None)
+    if build := next((build for pattern in patterns if (build := _word(pattern, text))), None):
+        return build
+    old = _last(r"\bbuild info \|[^\n]* build=(\d+)(?: [^\n]*?commit=\"(\w+)\")?", text)
+    return f"{old[1]} ({old[2] or 'unknown'})" if old else None
+
+
+def _context_per_slot(text: str) -> int | None:
+    stated = _number(r"\bnew slot,? n_ctx(?:_slot)? = (\d+)|\bnew slot \|[^\n]* n_ctx_slot=(\d+)", text)
+    return stated or _context_number("n_ctx_seq", text) or _context_number("n_ctx_per_seq", text)
 
 
 def _context_line(name: str, text: str) -> str | None:
     # Two blanks before the sign: the table of a new context aligns its values, ordinary messages do not.
-    match = _last(rf"\b{name} {{2,}}= (\S+)", text)
+    match = _last(rf"(?:\b{name} {{2,}}|{_CONTEXT}: {name} +)= (\S+)", text)
     return match[1] if match else None
 
 
@@ -235,15 +252,17 @@ def _flash_attention(text: str) -> bool | None:
 
 def _buffers(kind: str, text: str) -> Mapping[str, int]:
     buffers: dict[str, int] = {}
-    for match in re.finditer(rf"(\S+) {kind} buffer size = +([\d.]+) MiB", text):
-        buffers[match[1]] = buffers.get(match[1], 0) + round(float(match[2]) * MIB)
+    for match in re.finditer(rf"(?:{kind}) buffer size = +([\d.]+) MiB", text):
+        *names, size = match.groups()
+        name = next(name for name in names if name)
+        buffers[name] = buffers.get(name, 0) + round(float(size) * MIB)
     return MappingProxyType(buffers)
 
 
 def _compute_buffers(text: str) -> Mapping[str, int]:
     """Scratch space per device: a context that reserves again replaces its buffer, a second context has its own."""
     total: dict[str, int] = {}
-    for context in text.split("constructing llama_context"):
+    for context in re.split(r"constructing llama_context|llama_new_context_with_model: n_ctx ", text):
         kinds = (r"compute", r" ?output")
         latest = {
             (kind, match[1]): round(float(match[2]) * MIB)

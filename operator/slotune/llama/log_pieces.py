@@ -15,6 +15,14 @@ LONG_LINE: Final = 4 << 10
 
 _RELATIVE = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) ")
 """Minutes, seconds, milli- and microseconds since the process began."""
+_OLD_STAMP = re.compile(rb" timestamp=(\d{10})\b")
+"""Seconds since 1970, in lines of builds until September 2024."""
+_OWN_CLOCK: Final = 1e8
+"""Seconds: what is less is no date, but since the process began."""
+_SAMPLES: Final = 128
+"""Lines of a piece whose time is looked at."""
+_BACK_S: Final = 1.0
+"""Seconds by which lines of one process never go back: its threads write within milliseconds of each other."""
 _STAMPS_WITHIN: Final = 200
 """Lines at either end of a piece that are searched for a time stamp."""
 
@@ -78,6 +86,10 @@ class Clock:
     def __init__(self) -> None:
         self._outer: tuple[float, float] | None = None
         self._inner: tuple[float, float] | None = None
+        self._latest = 0.0
+        self._is_back = False
+        self.turns = 0
+        """How often the server's own clock went back and came again within a piece: with one server, never."""
 
     def look(self, piece: Piece) -> None:
         """Take the times of the next lines."""
@@ -85,6 +97,20 @@ class Clock:
             self._outer = _span(self._outer, piece.stamps, reversed(piece.stamps))
         head, tail = piece.lines[:_STAMPS_WITHIN], piece.lines[-_STAMPS_WITHIN:]
         self._inner = _span(self._inner, map(_relative, head), map(_relative, reversed(tail)))
+        step = max(1, len(piece.lines) // _SAMPLES)
+        own = piece.stamps is not None and next((stamp for stamp in piece.stamps if stamp), _OWN_CLOCK) < _OWN_CLOCK
+        sampled = piece.stamps[::step] if own and piece.stamps is not None else map(_relative, piece.lines[::step])
+        self._latest, self._is_back = 0.0, False
+        for seconds in sampled:
+            if seconds is not None:
+                self._turn(seconds)
+
+    def _turn(self, seconds: float) -> None:
+        if seconds >= self._latest:
+            self.turns += self._is_back
+            self._latest, self._is_back = seconds, False
+        elif seconds < self._latest - _BACK_S:
+            self._is_back = True
 
     @property
     def seconds(self) -> float | None:
@@ -108,6 +134,7 @@ def _span(
 def _relative(line: bytes) -> float | None:
     match = _RELATIVE.match(line)
     if match is None:
-        return None
+        old = _OLD_STAMP.search(line) if b" timestamp=" in line else None
+        return None if old is None else float(old[1])
     minutes, seconds, milli, micro = map(int, match.groups())
     return 60.0 * minutes + seconds + milli / 1e3 + micro / 1e6

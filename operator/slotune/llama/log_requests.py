@@ -3,7 +3,8 @@
 llama-server prints the lines of one request one after the other, from one thread: ``prompt eval time``, ``eval time``,
 the draft's, ``stop processing``. The last has the length of what is then in the slot, so what was taken from the cache
 is that less what was computed, less what was generated but for its last token, which is never evaluated. (Equal to
-``cache_n`` of the answers of build 11549.)
+``cache_n`` of the answers of build 11549.) Builds from late 2024 into 2025 print ``stop processing`` first, and those
+before the lines of several requests among each other, each with its slot.
 
 Quantiles come from counters in steps of one percent, so that a million requests take as much room as ten.
 """
@@ -15,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
 
@@ -29,16 +31,25 @@ MIN_PROMPT: Final = 64
 _SLOTS: Final = 1024
 """More than any server has: ids beyond are garbage."""
 
+_MOST_TWICE: Final = 2
+_TWICE: Final = 0.005
+"""Share of all requests that begin where one still runs, in one slot: a log with holes has less."""
+
 _PER_STEP: Final = 100
 """Steps of a quantile for each factor of e."""
 
-_TIME = re.compile(rb"eval time = +(\d{1,15}\.\d\d) ms / +(\d{1,15}) ")
+_NEAR: Final = 40
+"""Lines, of other pods too, between what one request prints at once."""
+
+_TIME = re.compile(rb"eval time += +(\d{1,15}\.\d\d) ms / +(\d{1,15}) ")
 _STOP = re.compile(rb"n_(?:tokens|past) = (\d{1,15}), truncated = (\d)")
+_RELEASED = re.compile(rb" n_past=(\d{1,15}) .*truncated=(true|false)")
+_TASK = re.compile(rb"task (-?\d+) \|")
 _DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
 _TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
 
 
-_WORK, _PROMPT, _GENERATION, _STOP_LINE = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP
+_WORK, _PROMPT, _GENERATION, _STOP_LINE, _OLD = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.OLD
 
 
 class Quantiles:
@@ -90,6 +101,15 @@ class RequestTotals:
         """Of the request whose lines are being read: milliseconds and tokens of its prompt."""
         self._computed: int | None = None
         """Its tokens that are not from the cache, once both times were read."""
+        self._stopped: tuple[int, int, bytes] | None = None
+        """Number, length and task of a ``stop processing`` whose times may follow."""
+        self._length: int | None = None
+        """What the last ``stop processing`` said of the request whose times are being read."""
+        self._stops_first: bool | None = None
+        """Whether this build prints it before the times; None: nothing told yet."""
+        self._computed_by_slot: dict[bytes, int] = {}
+        self._taken_twice: dict[bytes, int] = {}
+        self._begun = 0
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
         self.truncated: list[tuple[int, bytes]] = []
@@ -107,12 +127,47 @@ class RequestTotals:
                 busy.discard(_slot(line))
                 self._take_stop(number, line)
             elif hot is _WORK:
-                if len(busy) < _SLOTS:
-                    busy.add(_slot(line))
-                if self._most_busy is None or len(busy) > self._most_busy:
-                    self._most_busy = len(busy)
+                self._begin(_slot(line))
+            elif hot is _OLD:
+                self._take_old(number, line)
             else:
                 self._take_other(line, hot)
+
+    @property
+    def taken_twice(self) -> bool:
+        """Whether a slot was often given work while it worked: lines of two servers. A hole in a log does it once."""
+        return any(times > _MOST_TWICE and times >= _TWICE * self._begun for times in self._taken_twice.values())
+
+    def _begin(self, slot: bytes) -> None:
+        busy = self._busy
+        self._begun += 1
+        if slot in busy:
+            self._taken_twice[slot] = self._taken_twice.get(slot, 0) + 1
+        elif len(busy) < _SLOTS:
+            busy.add(slot)
+        if self._most_busy is None or len(busy) > self._most_busy:
+            self._most_busy = len(busy)
+        self._computed = self._stopped = None
+
+    def _take_old(self, number: int, line: bytes) -> None:
+        slot = slot_of(line)
+        if b"prompt eval time" in line:
+            self._take_prompt(number, line)
+        elif b"eval time" in line:
+            self._take_generation(line)
+            if self._computed is not None and len(self._computed_by_slot) < _SLOTS:
+                self._computed_by_slot[slot] = self._computed
+            self._computed = None
+        elif b"is processing" in line:
+            self._begin(slot)
+            self._computed_by_slot.pop(slot, None)
+        else:
+            self._busy.discard(slot)
+            computed, match = self._computed_by_slot.pop(slot, None), _RELEASED.search(line)
+            if match is not None and match[2] == b"true":
+                self.truncated.append((number, line))
+            elif match is not None and computed is not None:
+                self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
 
     def _take_other(self, line: bytes, hot: Hot) -> None:
         if hot is Hot.DRAFT and (match := _DRAFT.search(line)):
@@ -126,9 +181,20 @@ class RequestTotals:
         if match is None:
             return
         ms, tokens = float(match[1]), int(match[2])
-        self._prompt, self._computed = (ms, tokens), None
+        self._prompt, self._computed, self._length = (ms, tokens), None, None
+        if self._stopped is not None:
+            self._follow_stop(number, line, *self._stopped)
         if ms > self._slowest:
             self._slowest, self._example = ms, Line(number, quote(line))
+
+    def _follow_stop(self, number: int, line: bytes, stopped_at: int, length: int, task: bytes) -> None:
+        """Times that come right behind a ``stop processing`` without times of its own are those of its request."""
+        self._stopped = None
+        named = _TASK.search(line)
+        if self._stops_first is None and number - stopped_at <= _NEAR and (named is None or named[1] == task):
+            self._stops_first = True
+        if self._stops_first:
+            self._length = length
 
     def _take_generation(self, line: bytes) -> None:
         match, prompt = _TIME.search(line), self._prompt
@@ -138,6 +204,9 @@ class RequestTotals:
         prompt_ms, prompt_tokens = prompt
         self._prompt = None
         self._computed = prompt_tokens + max(0, tokens - 1)
+        if self._length is not None:
+            self._cached = (self._cached or 0) + max(0, self._length - self._computed)
+            self._computed = self._length = None
         self._requests += 1
         self._prompt_ms += prompt_ms
         self._prompt_tokens += prompt_tokens
@@ -152,10 +221,15 @@ class RequestTotals:
         match = _STOP.search(line)
         if match is None:
             return
+        self._stopped = None
         if match[2] != b"0":
             self.truncated.append((number, line))
-        elif self._computed is not None:
+        elif self._computed is not None and not self._stops_first:
+            self._stops_first = False
             self._cached = (self._cached or 0) + max(0, int(match[1]) - self._computed)
+        elif self._stops_first is not False:
+            named = _TASK.search(line)
+            self._stopped = number, int(match[1]), named[1] if named else b""
         self._computed = None
 
     def timings(self) -> RequestTimings | None:

@@ -19,6 +19,8 @@ from slotune.llama.build_number import build_of_text
 from slotune.llama.failures import Failure, classify_failure
 from slotune.llama.log_facts import fact_lines
 from slotune.llama.log_lines import LogFacts, parse_log
+from slotune.llama.log_mixing import MIXED, MOST_TURNS, Mixing
+from slotune.llama.log_old_builds import LAST_BUILD
 from slotune.llama.log_pieces import Clock, Excerpt, Piece
 from slotune.llama.log_requests import RequestTotals
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
@@ -34,6 +36,11 @@ _LATE: Final = (Topic.KERNEL_FALLBACK, Topic.FLASH_ATTENTION_FALLBACK, Topic.SPE
 
 _VERBOSITY = re.compile(r"verbosity = (\d{1,3}) \(adjust with")
 """Said at 3 and above; below, and by older builds, the lines themselves must tell."""
+
+_OLD: Final = (
+    f"its lines are written as builds until September 2024 did (about b{LAST_BUILD}): what those do not say is left "
+    "open, and what to try is said in the flags of today's builds"
+)
 
 _NO_FAILURE: Final = classify_failure(None, "")
 _FAILURE_WORDS = re.compile(
@@ -61,6 +68,11 @@ class _Since:
         self.clock = Clock()
         self.headers: set[str] = set()
         self.came_up = False
+        self.old = False
+
+    @property
+    def mixed(self) -> bool:
+        return self.totals.taken_twice or self.clock.turns > MOST_TURNS
 
 
 class ServerLog:
@@ -77,6 +89,8 @@ class ServerLog:
         self.size_bytes = 0
         self.ours = 0
         """Lines that llama-server wrote."""
+        self._of_server = self._of_engine = 0
+        self._mixing, self._was_mixed = Mixing(), False
 
     def take(self, piece: Piece, *, whole: bool = True) -> None:
         """Count the lines of ``piece``. A last line that is not whole may lack digits: it states no fact of a start."""
@@ -84,13 +98,14 @@ class ServerLog:
         kinds.learn(counts, piece.lines, piece.shapes)
         marks = {mark for shape in counts if (mark := kinds[shape].mark) is not None}
         if self._up:
-            marks -= {Mark.WORK, Mark.READY}
+            marks -= {Mark.WORK}
         begin = 0
         for index, shape in enumerate(piece.shapes if marks else ()):
             kind = kinds[shape]
             if kind.mark is None or (self._up and kind.mark is Mark.WORK):
                 continue
             another = self._begins(kind)
+            self._mixing.see(kind, self._stage, begins=another)
             if another or (not self._up and kind.mark in (Mark.WORK, Mark.READY)):
                 cut = index + 1 if kind.mark is Mark.READY else index
                 self._add(piece.part(begin, cut), whole)
@@ -120,7 +135,9 @@ class ServerLog:
                 self._stage = Mark.HEADER
             if kind.header:
                 self._since.headers.add(kind.header)
-        elif not (self._up and kind.mark is Mark.LOADING):  # a server that slept loads its model again
+        elif kind.mark in (Mark.SLOTS, Mark.SLEEP) or (self._up and kind.mark is Mark.LOADING):
+            return  # a server that slept loads its model again
+        else:
             self._stage = kind.mark
             self._since.came_up = self._since.came_up or self._up
 
@@ -129,6 +146,7 @@ class ServerLog:
         failure, line = self._failure()
         if failure is not None:
             self._earlier = failure, line
+        self._was_mixed = self._was_mixed or self._since.mixed
         self._since, self._stage = _Since(), None
 
     def _add(self, piece: Piece, whole: bool, counts: Mapping[bytes, int] | None = None) -> None:
@@ -146,6 +164,9 @@ class ServerLog:
             kind = self._kinds[shape]
             if kind.ours:
                 self.ours += count
+                self._of_server += count * kind.of_server
+                self._of_engine += count * kind.of_engine
+                since.old = since.old or kind.old
                 since.level = max(since.level, kind.level)
                 hot = hot or kind.hot is not None
                 for topic in kind.topics:
@@ -218,6 +239,17 @@ class ServerLog:
     def story(self, source: str) -> LogStory:
         """What the lines so far tell."""
         since = self._since
+        if self._was_mixed or since.mixed or self._mixing.certain:
+            return LogStory(
+                source=source,
+                facts=LogFacts(),
+                lines=self._lines,
+                size_bytes=self.size_bytes,
+                server_lines=self._of_server,
+                engine_lines=self._of_engine,
+                mixed=True,
+                notes=(MIXED,),
+            )
         facts, text, quoted = self._facts()
         failure, failure_line = self._failure()
         seen = dict(since.seen)
@@ -233,13 +265,23 @@ class ServerLog:
             failure_line=failure_line,
             build=build_of_text(text),
             starts=self._starts,
-            verbosity=int(stated[1]) if (stated := _VERBOSITY.search(text)) else since.level or None,
+            verbosity=self._verbosity(text),
             lines=self._lines,
             size_bytes=self.size_bytes,
             seconds=since.clock.seconds,
             earlier_failure=self._earlier[0],
             earlier_failure_line=self._earlier[1],
+            server_lines=self._of_server,
+            engine_lines=self._of_engine,
+            notes=(_OLD,) if since.old else (),
         )
+
+    def _verbosity(self, text: str) -> int | None:
+        if stated := _VERBOSITY.search(text):
+            return int(stated[1])
+        if self._since.old and self._since.level < DEBUG:
+            return None  # that it does not say what builds of today say at this level means nothing
+        return self._since.level or None
 
 
 def _is_unsaid(value: object) -> bool:

@@ -128,6 +128,15 @@ class LogStory:
     """How the process before the last start ended, when the log holds it and it did not end well."""
     earlier_failure_line: Line | None = None
 
+    server_lines: int = 0
+    """Lines that only llama-server writes."""
+    engine_lines: int = 0
+    """Lines that only llama.cpp writes, in llama-server or another program."""
+    mixed: bool = False
+    """Two servers' lines are mixed: then nothing else is told but how long it is."""
+    notes: tuple[str, ...] = ()
+    """What could not be read in it, in words that go behind its name."""
+
     def count(self, topic: Topic) -> int:
         """How often it came up; 0 also when the verbosity was too low for it."""
         seen = self.seen.get(topic)

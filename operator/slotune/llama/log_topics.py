@@ -17,7 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.llama.log_old_builds import is_old_work, old_line
+from slotune.llama.log_origin import is_of_engine, is_of_server
 from slotune.llama.log_story import LONGEST, Topic
+from slotune.llama.log_topic_words import TOPIC_WORDS
 
 __all__ = [
     "DEBUG",
@@ -53,6 +56,10 @@ class Mark(enum.Enum):
     HEADER = enum.auto()
     """Build, machine: once in a process."""
     LOADING = enum.auto()
+    SLOTS = enum.auto()
+    """Slots are made; changes no stage."""
+    SLEEP = enum.auto()
+    """Its model is unloaded until a request comes; changes no stage."""
     READY = enum.auto()
     WORK = enum.auto()
     END = enum.auto()
@@ -67,6 +74,8 @@ class Hot(enum.Enum):
     DRAFT = enum.auto()
     STOP = enum.auto()
     TOOK = enum.auto()
+    OLD = enum.auto()
+    """As builds until September 2024 wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,12 @@ class LineKind:
     hot: Hot | None = None
     alive: bool = False
     """A server that says this works on."""
+    of_server: bool = False
+    """Only llama-server says so; other programs that llama.cpp is in say the rest too."""
+    of_engine: bool = False
+    """Only llama.cpp says so, in whatever program."""
+    old: bool = False
+    """Written as builds until September 2024 did."""
 
 
 NOTHING = LineKind()
@@ -99,59 +114,10 @@ _OURS = re.compile(
     rb"|using config file: |slotune engine: |\S*: ?GGML_ASSERT\(|GGML_ABORT|terminate called after throwing"
     rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
-    rb"|build: \d+ \(|llama server listening|HTTP server"
+    rb"|build: \d+ \(|llama server listening|HTTP server|slot \d+ (?:is processing \[|released \(|: )"
 )
 
-_TOPICS: tuple[tuple[Topic, bytes], ...] = (
-    (Topic.NO_USABLE_GPU, rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)"),
-    (Topic.LAYERS_OFFLOADED, rb"offloaded \d+/\d+ layers to GPU"),
-    (
-        Topic.FLASH_ATTENTION_FALLBACK,
-        (
-            rb"Flash Attention (?:tensor )?is assigned to device|Flash Attention not supported"
-            rb"|Flash Attention was auto, set to disabled"
-        ),
-    ),
-    (Topic.KERNEL_FALLBACK, rb"no FlashAttention vector kernel compiled for K/V types"),
-    (Topic.FIT_REDUCED_CONTEXT, rb"context size reduced from \d+ to \d+"),
-    (Topic.FIT_FAILED, rb"failed to fit params to free device memory"),
-    (Topic.CONTEXT_CAPPED, rb"exceeds the training context of the model \(\d+\)"),
-    (Topic.CONFIG_FILE, rb"using config file: "),
-    (Topic.CACHE_REUSE_UNSUPPORTED, rb"cache_reuse is not supported by|cache reuse is not supported - ignoring"),
-    (Topic.FULL_REPROCESSING, rb"forcing full prompt re-processing"),
-    (Topic.CHECKPOINT, rb"created context checkpoint"),
-    (Topic.CACHE_UPDATE, rb"prompt cache update took [\d.]+ ms"),
-    (Topic.CACHE_EVICTED, rb"removing oldest entry \(size"),
-    (Topic.STATE_EXCEEDS_CACHE, rb"prompt state size [\d.]+ MiB exceeds cache size limit"),
-    (Topic.IDLE_SLOT_SAVED, rb"saving idle slot to prompt cache"),
-    (Topic.SLOT_BY_SIMILARITY, rb"selected slot by (?:LCP|lcs) similarity"),
-    (Topic.SLOT_BY_LRU, rb"selected slot by (?:LRU|lru)"),
-    (
-        Topic.KV_FULL,
-        (
-            rb"failed to find free space in the KV cache|failed to find a memory slot for batch"
-            rb"|Context size has been exceeded"
-        ),
-    ),
-    (Topic.CONTEXT_EXCEEDED, rb"exceeds? the available context size"),
-    (Topic.CONTEXT_SHIFTED, rb"slot context shift, n_keep"),
-    (Topic.CANCELLED, rb"cancel task, id_task"),
-    (
-        Topic.SPECULATION_FAILED,
-        rb"failed to initialize speculative decoding context|speculative decoding not supported",
-    ),
-    (
-        Topic.OUT_OF_MEMORY,
-        (
-            rb"(?:(?:cuda|hip|musa)Malloc\w* failed|(?:CUDA|ROCm|HIP|MUSA|SYCL) error): out of memory"
-            rb"|Device memory allocation of size \d+ failed|ErrorOutOfMemory\)"
-            rb"|failed to allocate (?:\S+ )?(?:buffer|compute|graph|memory for prompt)"
-            rb"|unable to allocate \S+ buffer|insufficient memory \(attempted"
-        ),
-    ),
-    (Topic.SLOW_PROMPT, rb"prompt processing, n_tokens = +\d+, progress"),
-)
-_WORDS = tuple((topic, re.compile(words)) for topic, words in _TOPICS)
+_WORDS = tuple((topic, re.compile(words)) for topic, words in TOPIC_WORDS)
 
 _HEADERS = (
     ("engine", re.compile(rb"slotune engine: xllamacpp")),
@@ -161,10 +127,14 @@ _HEADERS = (
     ("build", re.compile(rb"build:? \d+ \([0-9a-f]")),
     ("system_info", re.compile(rb"system_info: n_threads")),
     ("system", re.compile(rb"system info: n_threads")),
+    ("old_build", re.compile(rb"\Abuild info\Z")),
+    ("old_system", re.compile(rb"\Asystem info\Z")),
 )
 _MARKS = (
-    (Mark.READY, re.compile(rb"\bmodel loaded\s*\Z")),
+    (Mark.READY, re.compile(rb"(?<!draft )(?<!CLIP )\bmodel loaded\s*\Z")),
     (Mark.LOADING, re.compile(rb"loading model(?: '|\s*\Z)")),
+    (Mark.SLOTS, re.compile(rb"\binitializing(?:,? (?:slots, )?n_slots = | slots\Z)")),
+    (Mark.SLEEP, re.compile(rb"(?:entering|exiting) sleeping state")),
     (Mark.WORK, re.compile(rb"\| processing task")),
     (
         Mark.END,
@@ -190,7 +160,10 @@ _HOT = (
     (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
     (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
 )
-_ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK)
+_ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.OLD)
+_OLD_SLOT = re.compile(rb"slot \d+ (?:is processing|released)")
+_SUMMARY = re.compile(rb"llama_(?:print_timings|perf_\w+): ")
+"""The same numbers as llama-cli and bindings print them, of a whole run."""
 
 _DEBUG = re.compile(
     rb"que +\w+: (?:processing new tasks|update slots|waiting for new tasks|new task, id|processing task, id)"
@@ -201,7 +174,8 @@ _DEBUG = re.compile(
 )
 """What only debugging prints; where a line has its level, the level is believed."""
 _TRACE = re.compile(
-    rb"^(?:llama_(?:context|kv_cache|model_loader|memory_recurrent)\w*|load_tensors|load|print_info|sched_reserve"
+    rb"^(?:llama_(?:context|kv_cache|model_loader|memory_recurrent|new_context|init_from_model)\w*|llm_load_\w+"
+    rb"|load_tensors|load|print_info|sched_reserve"
     rb"|resolve_fused_ops|graph_reserve|common_memory_breakdown_print|common_params_fit_impl|create_memory): "
     rb"|new slot, n_ctx|all slots are idle|new prompt, n_ctx_slot|init sampler, took|prompt cache (?:is|update)"
     rb"|cached n_tokens = |updating prompt cache|prompt processing done|done request: "
@@ -223,6 +197,8 @@ def shape_of(text: bytes) -> bytes:
 
 def classify(line: bytes) -> LineKind:
     """What ``line`` is, without its line end, colours and the prefixes of whoever kept it."""
+    if (old := old_line(line)) is not None:
+        return _old_kind(old.letter, old.message)
     prefix = _PREFIX.match(line)
     letter = prefix[1] if prefix else None
     message = line[prefix.end() :] if prefix else line
@@ -231,17 +207,52 @@ def classify(line: bytes) -> LineKind:
     if letter == b"D" or (letter is None and _DEBUG.search(message)):
         return LineKind(ours=True, level=DEBUG, topics=(Topic.DEBUG_LINE,))
     message = _own_words(message)
-    header = next((name for name, words in _HEADERS if words.search(message)), "")
-    hot = next((kind for kind, words in _HOT if words.search(message)), None)
+    hot = None if _SUMMARY.match(message) else next((kind for kind, words in _HOT if words.search(message)), None)
+    old_work, begins = is_old_work(message) if _OLD_SLOT.match(message) else (False, False)
     return LineKind(
         ours=True,
         level=_level(letter, message),
-        topics=tuple(topic for topic, words in _WORDS if words.search(message)),
-        mark=Mark.HEADER if header else next((mark for mark, words in _MARKS if words.search(message)), None),
-        header=header,
-        hot=hot,
-        alive=hot in _ALIVE,
+        topics=_topics(message),
+        mark=Mark.WORK if begins else _mark(message),
+        header=_header(message),
+        hot=Hot.OLD if old_work else hot,
+        alive=old_work or hot in _ALIVE,
+        of_server=is_of_server(message),
+        of_engine=is_of_engine(message),
+        old=old_work,
     )
+
+
+def _old_kind(letter: bytes, message: bytes) -> LineKind:
+    if letter == b"D":
+        return LineKind(ours=True, level=DEBUG, topics=(Topic.DEBUG_LINE,), of_server=True, old=True)
+    hot, begins = is_old_work(message)
+    return LineKind(
+        ours=True,
+        level=_LETTERS[letter],
+        topics=_topics(message),
+        mark=Mark.WORK if begins else _mark(message),
+        header=_header(message),
+        hot=Hot.OLD if hot else None,
+        alive=hot,
+        of_server=True,
+        of_engine=True,
+        old=True,
+    )
+
+
+def _topics(message: bytes) -> tuple[Topic, ...]:
+    return tuple(topic for topic, words in _WORDS if words.search(message))
+
+
+def _header(message: bytes) -> str:
+    return next((name for name, words in _HEADERS if words.search(message)), "")
+
+
+def _mark(message: bytes) -> Mark | None:
+    if _header(message):
+        return Mark.HEADER
+    return next((mark for mark, words in _MARKS if words.search(message)), None)
 
 
 def _own_words(message: bytes) -> bytes:
@@ -289,14 +300,19 @@ class Shapes:
 
 def says(line: bytes, words: re.Pattern[bytes]) -> bool:
     """Whether ``line`` itself says ``words``, rather than repeats them."""
+    if (old := old_line(line)) is not None:
+        return old.letter != b"D" and words.search(old.message) is not None
     prefix = _PREFIX.match(line)
     return words.search(_own_words(line[prefix.end() :] if prefix else line)) is not None
 
 
 def quote(line: bytes) -> str:
     """``line`` as it is shown to people: no time stamp, no level, at most :data:`LONGEST` characters."""
-    prefix = _PREFIX.match(line)
-    message = line[prefix.end() :] if prefix else line
+    if (old := old_line(line)) is not None:
+        message = old.shown
+    else:
+        prefix = _PREFIX.match(line)
+        message = line[prefix.end() :] if prefix else line
     return message[: 4 * LONGEST].decode("utf-8", errors="replace").strip()[:LONGEST]
 
 

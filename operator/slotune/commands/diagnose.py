@@ -148,14 +148,14 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
 
 def _look(asked: Asked, helps: Helps) -> Looked:
     stories = () if asked.log is None else read_log("-" if asked.log == "-" else Path(asked.log))
+    notes = [f"{story.source}: {note}" for story in stories for note in story.notes]
     if asked.url is None:
         servers = tuple(Symptoms(story.source, log=story) for story in stories)
-        return Looked(servers, how_to_choose="give the log of one")
+        return Looked(servers, tuple(notes), how_to_choose="give the log of one")
     if len(stories) > 1:
         names = ", ".join(story.source for story in stories[:MOST_NAMES])
         cure = f"it holds lines of {len(stories)} servers ({names}): give the log of the one at --url"
         raise InvalidInputError("--log", asked.log, cure)
-    notes: list[str] = []
     look, probe = uvloop.run(_ask(asked.url, helps.key, asked, notes.append))
     log = stories[0] if stories else None
     return Looked((Symptoms(look.url, log=log, server=look, probe=probe),), tuple(notes))

@@ -85,7 +85,8 @@ async def read_pod_log(
         note = f"{which} could not be read to its end: {error.message}"
     stories = log.finish()
     story = max(stories, key=lambda one: one.lines, default=None)
-    return PodLog(story, note)
+    said = () if story is None else tuple(f"{which}: {text}" for text in story.notes)
+    return PodLog(story, "; ".join(filter(None, (note, *said))))
 
 
 class _Head:

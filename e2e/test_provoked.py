@@ -159,24 +159,32 @@ async def test_a_server_whose_computing_thread_hangs_is_wedged_though_it_says_th
         assert found.ids[:1] == ["SLT110"]
 
 
-async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_never_called_healthy(
+async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_told_from_a_busy_one_by_watching_both(
     small_model: Path, tmp_path: Path
 ) -> None:
+    """This build answers /slots and /metrics from what it knew before the step: only time tells a wedge from work."""
+    hung, busy = tmp_path / "hung", tmp_path / "busy"
+    flags = (*ONE_THREAD, "-np", "2", "-c", "1024")
     async with (
-        running(small_model, tmp_path, *ONE_THREAD, "-np", "2", "-c", "1024") as server,
+        running(small_model, hung, *flags) as server,
+        running(small_model, busy, *flags) as healthy,
         httpx.AsyncClient(base_url=server.url, timeout=120) as client,
+        healthy.used_by(2, lambda user, turn: text_of(20, (user, turn)), 400),
     ):
         thread = await computing_thread(server, client)
         asked = asyncio.create_task(server.ask(client, text_of(20, "in flight"), 400))
         await server.until_busy(client, 1)
         with stopped(thread):
-            found = await looked_at(server)
+            at_once = await looked_at(server)
+            found, beside = await asyncio.gather(*(looked_at(one, "--watch", "60") for one in (server, healthy)))
         assert not asked.done(), "it was in flight all the time"
         assert await asked == 200
-    (health,) = [one for one in found.document["servers"][0]["checklist"] if one["item"] == "Health"]
-    # This build answers /slots and /metrics from what it knew before the step, so only time tells a wedge from work.
+    (health,) = [one for one in at_once.document["servers"][0]["checklist"] if one["item"] == "Health"]
     assert health["outcome"] == "Undecided"
-    assert "look again" in " ".join(health["needs"])
+    assert "--watch 60" in " ".join(health["needs"])
+    assert found.ids[:1] == ["SLT110"]
+    assert found.findings[0]["severity"] == "Critical"
+    assert beside.alarms == []
 
 
 HEALTHY = {

@@ -1,0 +1,143 @@
+"""The text, the time and the pod of lines that are JSON objects: llama-server's own, and those of who keeps its log.
+
+Keepers agree on objects with a text, a time and where it is from, and on little else. Known names are looked for in the
+object and in the few objects in which some keepers nest them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Message", "messages"]
+
+_LATEST: Final = 1e18
+"""No clock is beyond it, whatever its unit."""
+_OWN_CLOCK: Final = 1e6
+"""``--log-jsonl`` counts microseconds since the process began."""
+
+_TEXTS: Final = ("msg", "log", "message", "MESSAGE", "textPayload", "line", "body")
+_NESTED: Final = ("jsonPayload", "_source", "event", "fields", "data")
+"""Objects that have the text in them: Google's, Elasticsearch's."""
+_TIMES: Final = ("time", "timestamp", "ts", "@timestamp", "date", "__REALTIME_TIMESTAMP")
+_HOMES: Final = ("kubernetes", "resource", "labels", "stream", "k8s", "metadata", "attributes")
+"""Objects that tell where a line is from: of Fluent Bit, Vector, Google, Loki, OpenTelemetry."""
+_PODS: Final = ("pod_name", "pod", "podName", "k8s.pod.name")
+_CONTAINERS: Final = ("container_name", "container", "containerName", "k8s.container.name")
+_FLAT: Final = ("CONTAINER_NAME", "SYSLOG_IDENTIFIER", *_PODS)
+"""What journald and others have beside the text."""
+_LEVELS: Final = {"debug": "D ", "info": "I ", "warn": "W ", "warning": "W ", "error": "E ", "err": "E ", "trace": "T "}
+_HAS_LEVEL = re.compile(
+    r"(?:\[ {0,3}\d{2,5}\] ?)?(?:\d+\.\d\d\.\d{3}\.\d{3} )?[IWEDT] |\d+\.\d\d\.\d{3}\.\d{3} |\[ {0,3}\d{2,5}\]"
+)
+
+_OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b]*)\\n"\}')
+"""A message of ``--log-jsonl`` without anything that JSON escapes: most are such, and need no decoder."""
+_OWN_LEVELS: Final = {name.encode(): letter.encode() for name, letter in _LEVELS.items()}
+_DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b]*)\\n","stream":"std\w{3}","time":"([^"\\]*)"\}')
+"""The same of Docker."""
+
+
+@dataclass(slots=True)
+class Message:
+    """What an object says."""
+
+    lines: Sequence[bytes]
+    time: float | bytes | None
+    """Seconds of any clock, or as it is written."""
+    name: str = ""
+    """``pod/container``; empty: it does not say."""
+
+
+def messages(lines: Sequence[bytes]) -> list[Message | None] | None:
+    """What each line says; None: it is no JSON object, or none is one. An object without a text has no lines."""
+    if not any(line[:2] == b'{"' for line in lines):
+        return None
+    found: list[Message | None] = [None] * len(lines)
+    others: list[int] = []
+    for index, line in enumerate(lines):
+        if line[:2] != b'{"':
+            continue
+        if match := _OWN_LINE.fullmatch(line):
+            text = _OWN_LEVELS.get(match[2], b"") + match[3]
+            found[index] = Message([text], int(match[1]) / _OWN_CLOCK)
+        elif match := _DOCKER_LINE.fullmatch(line):
+            found[index] = Message([match[1]], match[2])
+        else:
+            others.append(index)
+    for index, document in zip(others, _decoded([lines[index] for index in others]), strict=True):
+        found[index] = _message(document) if isinstance(document, dict) else Message([], None)
+    return found
+
+
+def _decoded(lines: Sequence[bytes]) -> list[object]:
+    """Each line's document, or None for one that is broken."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        return [_one(line) for line in lines]
+    return found if len(found) == len(lines) else [_one(line) for line in lines]
+
+
+def _one(line: bytes) -> object:
+    try:
+        return json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _message(document: dict[str, object]) -> Message:
+    text = _text(document)
+    if text is None:
+        text = next((found for key in _NESTED if (found := _text(document.get(key))) is not None), None)
+    if text is None:
+        return Message([], None)
+    level = document.get("level")
+    if isinstance(level, str) and (document.get("type") == "log" or not _HAS_LEVEL.match(text)):
+        text = _LEVELS.get(level.lower(), "") + text
+    lines = text.rstrip("\n").encode(errors="replace").split(b"\n")
+    return Message(lines, _time(document), _home(document))
+
+
+def _text(document: object) -> str | None:
+    """The text of a message; journald writes one with colours as a list of bytes."""
+    if not isinstance(document, dict):
+        return None
+    for key in _TEXTS:
+        value = document.get(key)
+        if isinstance(value, str):
+            return value
+    listed = document.get("MESSAGE")
+    if isinstance(listed, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in listed):
+        return bytes(listed).decode(errors="replace")
+    return None
+
+
+def _time(document: dict[str, object]) -> float | bytes | None:
+    for key in _TIMES:
+        value = document.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
+            return float(value) / (_OWN_CLOCK if document.get("type") == "log" else 1.0)
+        if isinstance(value, str):
+            return value.encode(errors="replace")
+    return None
+
+
+def _home(document: dict[str, object]) -> str:
+    for key in _HOMES:
+        home = document.get(key)
+        if isinstance(home, dict):
+            nested = home.get("labels")
+            for labels in (home, nested) if isinstance(nested, dict) else (home,):
+                pod = _first(labels, _PODS)
+                if pod:
+                    container = _first(labels, _CONTAINERS)
+                    return f"{pod}/{container}" if container else pod
+    return _first(document, _FLAT)
+
+
+def _first(labels: dict[str, object], keys: Sequence[str]) -> str:
+    return next((value for key in keys if isinstance(value := labels.get(key), str)), "")

@@ -1,0 +1,326 @@
+"""Whatever a keeper of logs put around a server's lines, alone or together, the log tells what the bare one tells."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotune.llama.log_prefixes import seconds_of
+from slotune.llama.log_story import LogStory
+from slotune.llama.log_stream import LogReader
+
+LOGS = Path(__file__).parent / "logs"
+SERVED = ["served_three", "served_four"]
+
+Wrap = Callable[[int, str], str]
+"""Makes a line from its number and its text."""
+
+
+def bare(name: str) -> list[str]:
+    return (LOGS / f"{name}.log").read_text().splitlines()
+
+
+def log(lines: Sequence[str], *wraps: Wrap) -> bytes:
+    """Lines within the first of ``wraps``, within the next."""
+    for wrap in wraps:
+        lines = [wrap(number, line) for number, line in enumerate(lines)]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read(*chunks: bytes, block: int = 1 << 20) -> tuple[LogStory, ...]:
+    reader = LogReader("server.log", block=block)
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.finish()
+
+
+@cache
+def of_bare(name: str) -> LogStory:
+    (story,) = read(log(bare(name)))
+    return story
+
+
+def told(story: LogStory) -> LogStory:
+    """``story`` without what a wrapping may change: the name, the size and the time."""
+    return replace(story, source="", size_bytes=0, seconds=None)
+
+
+def clock(number: int) -> str:
+    return f"{4 + number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}"
+
+
+def compact(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"))
+
+
+def level(number: int) -> str:
+    return "WARNING" if number % 7 == 3 else "INFO"
+
+
+PREFIXES: dict[str, Wrap] = {
+    "nothing": lambda n, line: line,
+    "kubectl --timestamps": lambda n, line: f"2026-11-30T{clock(n)}.123456789Z {line}",
+    "time in brackets and a level": lambda n, line: f"[2026-11-30 {clock(n)}] {level(n)}: {line}",
+    "clock and level": lambda n, line: f"{clock(n)}.123 {level(n)} {line}",
+    "level that is padded": lambda n, line: f"{clock(n)} {level(n):8} {line}",
+    "Python's logging": lambda n, line: f"2026-11-30 {clock(n)},123 - llama - {level(n)} - {line}",
+    "level first": lambda n, line: f"{level(n)}:llama:{line}",
+    "level as a field": lambda n, line: f"level=info {line}",
+    "lower-case level": lambda n, line: f"2026/11/30 {clock(n)} info {line}",
+    "logfmt": lambda n, line: f'time="2026-11-30T{clock(n)}Z" level=info msg={json.dumps(line)}',
+    "logfmt and more fields": lambda n, line: f"ts=2026-11-30T{clock(n)}Z level=info msg={json.dumps(line)} stream=err",
+    "syslog": lambda n, line: f"Nov 30 {clock(n)} host llama-server[12]: {line}",
+    "journald, ISO": lambda n, line: f"2026-11-30T{clock(n)}+0000 host llama-server[12]: {line}",
+    "journald, full": lambda n, line: f"Mon 2026-11-30 {clock(n)} UTC host llama-server[12]: {line}",
+    "journald, monotonic": lambda n, line: f"[ {1234 + n}.567890] host llama-server[12]: {line}",
+    "ts": lambda n, line: f"Nov 30 {clock(n)} {line}",
+    "seconds since 1970": lambda n, line: f"{1790000000 + n}.123456 {line}",
+    "klog": lambda n, line: f"I1130 {clock(n)}.123456      12 run.go:45] {line}",
+    "containerd": lambda n, line: f"2026-11-30T{clock(n)}.123456789Z stderr F {line}",
+    "kubectl --prefix": lambda n, line: f"[pod/llama-0/server] {line}",
+    "stern": lambda n, line: f"llama-0 server {line}",
+    "Compose": lambda n, line: f"llama-1  | {line}",
+    "Compose with times": lambda n, line: f"llama-1  | 2026-11-30T{clock(n)}.123456789Z {line}",
+    "Honcho": lambda n, line: f"{clock(n)} llama.1 | {line}",
+    "a Swarm's service": lambda n, line: f"chat_llama.1.x7k2m9@node-1    | {line}",
+    "CloudWatch's tail": lambda n, line: f"2026-11-30T{clock(n)}.123000+00:00 llama/server/0a1b2c {line}",
+    "Loki's text": lambda n, line: f"2026-11-30T{clock(n)}Z\t{line}",
+    "logcli": lambda n, line: f'2026-11-30T{clock(n)}Z {{app="llama", pod="llama-0"}} {line}',
+    "Loki's CSV": lambda n, line: '"2026-11-30 {}","{}"'.format(clock(n), line.replace('"', '""')),
+    "Docker's files": lambda n, line: compact(
+        {"log": f"{line}\n", "stream": "stderr", "time": f"2026-11-30T{clock(n)}.5Z"}
+    ),
+    "Fluent Bit": lambda n, line: compact(
+        {
+            "date": 1790000000.5 + n,
+            "stream": "stderr",
+            "message": line,
+            "kubernetes": {"pod_name": "llama-0", "namespace_name": "chat", "container_name": "server"},
+        }
+    ),
+    "Fluentd's files": lambda n, line: f"2026-11-30 {clock(n)}.5 +0000 kube.llama: {compact({'log': line})}",
+    "Google's logging": lambda n, line: compact(
+        {
+            "textPayload": line,
+            "timestamp": f"2026-11-30T{clock(n)}.5Z",
+            "resource": {"type": "k8s_container", "labels": {"pod_name": "llama-0", "container_name": "server"}},
+        }
+    ),
+    "Google's logging, nested": lambda n, line: compact({"jsonPayload": {"message": line}, "severity": "INFO"}),
+    "CloudWatch's export": lambda n, line: compact({"timestamp": 1790000000000 + n, "message": line}),
+    "logcli, JSON": lambda n, line: compact(
+        {"labels": {"pod": "llama-0"}, "line": line, "timestamp": f"2026-11-30T{clock(n)}Z"}
+    ),
+    "journald, JSON": lambda n, line: compact(
+        {"MESSAGE": line, "SYSLOG_IDENTIFIER": "llama-server", "__REALTIME_TIMESTAMP": str(1790000000000000 + n)}
+    ),
+    "journald, JSON of bytes": lambda n, line: compact({"MESSAGE": list(line.encode()), "_PID": "12"}),
+    "a logger's JSON": lambda n, line: compact({"level": "info", "ts": 1790000000.5 + n, "msg": line}),
+}
+"""What llama-server's lines are found in, as those programs print them."""
+
+
+@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("prefix", list(PREFIXES))
+def test_what_a_keeper_puts_around_the_lines_changes_nothing(name: str, prefix: str) -> None:
+    (story,) = read(log(bare(name), PREFIXES[prefix]))
+
+    assert told(story) == told(of_bare(name))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SERVED),
+    st.lists(st.sampled_from(sorted(PREFIXES)), min_size=2, max_size=2),
+    st.lists(st.integers(1, 60_000), max_size=6),
+)
+def test_nor_do_two_of_them_at_once(name: str, prefixes: list[str], cuts: list[int]) -> None:
+    wrapped = log(bare(name), *(PREFIXES[prefix] for prefix in prefixes))
+    ends = [0, *sorted({cut for cut in cuts if cut < len(wrapped)}), len(wrapped)]
+    stories = read(*(wrapped[start:end] for start, end in itertools.pairwise(ends)))
+
+    assert [told(story) for story in stories] == [told(of_bare(name))]
+    assert stories == read(wrapped), "how it was cut into chunks does not matter"
+
+
+# Routers
+
+
+def router(names: Sequence[str], ports: Sequence[int]) -> list[str]:
+    """What a router prints: its own lines, and those of its children in turn."""
+    own = [
+        "0.00.010.000 I srv    load_models: Available models (2)",
+        "0.00.020.000 I srv          load: spawning server instance with name=a on port 8081",
+    ]
+    children = itertools.zip_longest(
+        *([f"[{port:5}] {line}" for line in bare(name)] for name, port in zip(names, ports, strict=True))
+    )
+    return own + [line for turn in children for line in turn if line is not None]
+
+
+@pytest.mark.parametrize("prefix", list(PREFIXES))
+def test_the_children_of_a_router_are_told_apart_within_any_wrapping(prefix: str) -> None:
+    ports = (443, 50000) if prefix == "nothing" else (8081, 41002)
+    alone = [of_bare(name) for name in SERVED]
+    stories = read(log(router(SERVED, ports), PREFIXES[prefix]))
+    children = [next(story for story in stories if str(port) in story.source) for port in ports]
+
+    for child, want in zip(children, alone, strict=True):
+        assert child.facts == want.facts
+        assert child.requests is not None
+        assert want.requests is not None
+        assert replace(child.requests, example=None) == replace(want.requests, example=None)
+        assert {topic: seen.count for topic, seen in child.seen.items()} == {
+            topic: seen.count for topic, seen in want.seen.items()
+        }
+    (own,) = (story for story in stories if not any(str(port) in story.source for port in ports))
+    assert own.lines == 2
+    assert own.facts.slots is None
+
+
+def test_children_and_the_router_have_the_name_of_their_pod() -> None:
+    wrapped = log(router(SERVED, (8081, 8082)), PREFIXES["kubectl --timestamps"], PREFIXES["kubectl --prefix"])
+    assert [story.source for story in read(wrapped)] == ["llama-0", "llama-0:8081", "llama-0:8082"]
+    assert [story.source for story in read(log(router(SERVED, (8081, 8082))))] == [
+        "server.log",
+        "port 8081",
+        "port 8082",
+    ]
+
+
+def own_json(number: int, line: str) -> str:
+    return compact({"type": "log", "time": number, "level": "cont", "msg": f"{line}\n"})
+
+
+def test_a_child_that_writes_json_through_a_router_that_does_too_is_read() -> None:
+    lines = [f"[ 8081] {own_json(number, line)}" for number, line in enumerate(bare("served_four"))]
+    alone = of_bare("served_four")
+    for wraps in ([], [own_json], [own_json, PREFIXES["Docker's files"]]):
+        (story,) = read(log(lines, *wraps))
+        assert story.source == "port 8081"
+        assert told(story) == told(alone)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("prefix", "source"),
+    [
+        ("Fluent Bit", "llama-0"),
+        ("Google's logging", "llama-0"),
+        ("logcli, JSON", "llama-0"),
+        ("syslog", "llama-server"),
+        ("journald, ISO", "llama-server"),
+        ("journald, JSON", "llama-server"),
+        ("Compose with times", "llama-1"),
+        ("clock and level", "server.log"),
+        ("logfmt", "server.log"),
+    ],
+)
+def test_a_server_has_the_name_that_its_keeper_gives_it(prefix: str, source: str) -> None:
+    (story,) = read(log(bare("served_three"), PREFIXES[prefix]))
+    assert story.source == source
+
+
+@pytest.mark.parametrize("prefix", ["Fluent Bit", "Compose with times", "syslog", "Honcho", "logcli"])
+def test_servers_with_different_names_are_told_apart(prefix: str) -> None:
+    def other(number: int, line: str) -> str:
+        wrapped = PREFIXES[prefix](number, line)
+        return (
+            wrapped.replace("llama-0", "llama-7")
+            .replace("llama-1", "llama-7")
+            .replace("llama.1", "llama.7")
+            .replace("llama-server[", "other-server[")
+        )
+
+    pairs = itertools.zip_longest(
+        log(bare("served_three"), PREFIXES[prefix]).splitlines(), log(bare("served_four"), other).splitlines()
+    )
+    mixed = b"".join(line + b"\n" for pair in pairs for line in pair if line is not None)
+    stories = read(mixed)
+
+    assert len({story.source for story in stories}) == 2
+    assert [story.facts for story in stories] == [of_bare(name).facts for name in SERVED]
+
+
+# What is no prefix
+
+
+def test_the_words_of_a_script_around_a_server_change_nothing() -> None:
+    script = [f"2026-11-30 {clock(n)} INFO step {n}: worker {n % 3}: main loop" for n in range(300)]
+    alone = of_bare("served_four")
+    (story,) = read(log([*script, *bare("served_four"), *script[:9]]))
+
+    assert story.source == "server.log"
+    assert (story.facts, story.requests and replace(story.requests, example=None)) == (
+        alone.facts,
+        alone.requests and replace(alone.requests, example=None),
+    )
+    assert {topic: seen.count for topic, seen in story.seen.items()} == {
+        topic: seen.count for topic, seen in alone.seen.items()
+    }
+
+
+def test_a_prefix_that_begins_after_the_lines_of_others_is_found() -> None:
+    pulled = [f"Collecting package {n}" for n in range(3000)]
+    alone = of_bare("served_four")
+    (story,) = read(log(pulled) + log(bare("served_four"), PREFIXES["Python's logging"]))
+
+    assert story.facts == alone.facts
+    assert story.requests is not None
+
+
+def test_lines_with_a_prefix_among_bare_ones_of_the_same_server_stay_together() -> None:
+    lines = [
+        PREFIXES["Python's logging"](number, line) if number % 3 == 0 else line
+        for number, line in enumerate(bare("served_four"))
+    ]
+    alone, (story,) = of_bare("served_four"), read(log(lines))
+
+    assert told(story) == told(alone)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in LOGS.glob("*.log")))
+def test_no_part_of_a_line_of_its_own_is_taken_for_a_prefix(name: str) -> None:
+    whole, lines = read(log(bare(name))), bare(name)
+    assert [story.source for story in whole] == ["server.log"]
+    assert whole[0].lines == len(lines)
+    stamped = [told(story) for story in read(log(lines, PREFIXES["kubectl --timestamps"]))]
+    assert stamped == [told(story) for story in whole]
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    "prefix", ["kubectl --timestamps", "logfmt", "journald, ISO", "seconds since 1970", "Docker's files", "Loki's CSV"]
+)
+def test_the_time_that_it_spans_is_its_keepers(prefix: str) -> None:
+    lines = bare("served_three")
+    (story,) = read(log(lines, PREFIXES[prefix]))
+    assert story.seconds == pytest.approx(len(lines) - 1, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("time", "want"),
+    [
+        (b"2026-11-30T04:03:08.5Z", 1796011388.5),
+        (b"2026-11-30 05:03:08,500+01:00", 1796011388.5),
+        (b"2026/11/30 04:03:08", 1796011388.0),
+        (b"1796011388.5", 1796011388.5),
+        (b"1796011388500", 1796011388.5),
+        (b"04:03:08", None),
+        (b"2026-99-30T04:03:08Z", None),
+    ],
+)
+def test_a_time_is_read_in_the_forms_that_keepers_have(time: bytes, want: float | None) -> None:
+    assert seconds_of(time) == want

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -104,7 +105,22 @@ def test_what_explains_most_comes_first_within_what_is_wrong() -> None:
     nothing = finding(4, Item.QUEUE, cost=Cost(ttft_share=0.0))
     uncounted = finding(5, Item.GPU)
     dead = finding(6, Item.HEALTH, Severity.CRITICAL)
-    assert order([known, small, large, nothing, uncounted, dead]) == (dead, large, small, nothing, uncounted, known)
+    assert order([known, small, large, nothing, uncounted, dead]) == (dead, large, small, uncounted, nothing, known)
+
+
+def test_a_cause_that_could_not_be_counted_is_not_taken_for_a_small_one_unless_it_is_merely_possible() -> None:
+    tiny, large = finding(1, cost=Cost(speed_share=0.02)), finding(2, cost=Cost(speed_share=0.5))
+    sure = finding(3)
+    likely, possible = (replace(finding(4), confidence=one) for one in (Confidence.LIKELY, Confidence.POSSIBLE))
+    assert order([tiny, sure, large]) == (large, sure, tiny)
+    assert order([tiny, likely, large]) == (large, likely, tiny)
+    assert order([possible, tiny, large]) == (large, tiny, possible)
+
+
+def test_refused_requests_count_like_time() -> None:
+    few, many = finding(31, Item.MEMORY, cost=Cost(refused_share=0.02)), finding(36, Item.MEMORY)
+    most = finding(32, Item.MEMORY, cost=Cost(refused_share=0.6))
+    assert order([few, many, most]) == (most, many, few)
 
 
 def test_requests_that_fail_come_before_what_only_costs_time_within_one_severity() -> None:
@@ -130,6 +146,7 @@ COSTS = st.builds(
     Cost,
     ttft_share=st.none() | st.floats(),
     speed_share=st.none() | st.floats(0, 1),
+    refused_share=st.none() | st.floats(0, 1),
 )
 FINDINGS = st.lists(
     st.builds(finding, st.integers(1, 999), st.sampled_from(Item), st.sampled_from(Severity), COSTS),

@@ -204,6 +204,7 @@ def test_a_line_of_a_log_can_move_no_cursor_and_hold_no_secret_and_no_prompt() -
         (Cost(ttft_share=0.5), "50 % of the time to the first token"),
         (Cost(speed_share=0.75), "75 % of tokens/s"),
         (Cost(ttft_s=0.045, speed_share=0.2), "45 ms of the time to the first token, 20 % of tokens/s"),
+        (Cost(refused_share=0.67), "67 % of requests, which fail"),
         (Cost(ttft_s=float("nan"), speed_share=float("inf")), "not counted: its evidence does not say how much"),
     ],
 )
@@ -231,7 +232,7 @@ def test_the_document_has_each_finding_with_its_evidence() -> None:
         {"source": "/metrics", "line": None, "text": "requests_deferred 7"},
         {"source": "log", "line": 812, "text": "slot launch_slot_: id  0 | task 9 | processing task"},
     ]
-    assert first["cost"] == {"ttft_s": 2.4, "ttft_share": 0.83, "speed_share": None}
+    assert first["cost"] == {"ttft_s": 2.4, "ttft_share": 0.83, "speed_share": None, "refused_share": None}
     assert first["try_first"] == "raise --parallel from 1 to 8"
     assert first["link"] == "docs/diagnosis.md#slt050"
     assert server["sections"] == {"roofline": {"known": True, "share": 0.5}}

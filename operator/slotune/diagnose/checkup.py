@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from slotune.diagnose.entry import Item
-from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["ENOUGH", "Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
+__all__ = ["ENOUGH", "UNCOUNTED", "Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
 
 
 ENOUGH: Final = 0.3
@@ -94,12 +94,18 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
 
 FAILING: Final = frozenset({"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114"})
 """Entries by which requests are refused, cut off or lost, not only slow: who gets no answer is not served by speed."""
+UNCOUNTED: Final = 0.1
+"""The share that a cause counts for whose own nobody could count: what calls a part of the time large elsewhere."""
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """What is wrong before what is worth knowing; among those, requests that fail before what only costs time; then
-    what explains most first; then the checklist's order."""
+    what explains most first; then the checklist's order.
+
+    That a share could not be counted does not make it small: a cause that is certain or likely then stands where
+    :data:`UNCOUNTED` would, behind those that are known to explain as much; one that is merely possible comes last.
+    """
     items = list(Item)
     return tuple(
         sorted(
@@ -107,9 +113,16 @@ def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
             key=lambda one: (
                 _RANK[one.severity],
                 one.id not in FAILING,
-                -one.cost.weight,
+                -_explains(one),
+                one.cost.weight < 0,
                 items.index(one.entry.item),
                 one.id,
             ),
         )
     )
+
+
+def _explains(finding: Finding) -> float:
+    """The share that it is ordered by."""
+    weight = finding.cost.weight
+    return UNCOUNTED if weight < 0 and finding.confidence is not Confidence.POSSIBLE else weight

@@ -44,11 +44,13 @@ class Cost:
     """The same as a share of that time, 0 to 1."""
     speed_share: float | None = None
     """Share of tokens/s that is lost to it, 0 to 1: a server at a quarter of its speed has lost 0.75."""
+    refused_share: float | None = None
+    """Share of requests that are refused or cut off by it, 0 to 1."""
 
     @property
     def weight(self) -> float:
-        """What findings are ordered by: the larger of the two shares, or -1 when neither is known."""
-        shares = (self.ttft_share, self.speed_share)
+        """The largest of the shares, or -1 when none is known."""
+        shares = (self.ttft_share, self.speed_share, self.refused_share)
         return max((share for share in shares if share is not None and math.isfinite(share)), default=-1.0)
 
 

@@ -185,7 +185,7 @@ def cost_words(cost: Cost) -> str:
     if speed is not None:
         parts.append(f"{percent(speed)} of tokens/s")
     if (refused := finite(cost.refused_share)) is not None:
-        parts.append(f"{percent(refused)} of requests")
+        parts.append(f"{percent(refused)} of requests, which fail")
     return ", ".join(parts) or "not counted: its evidence does not say how much"
 
 

@@ -6,6 +6,9 @@ import pytest
 
 from slotune.diagnose.finding import Severity
 from slotune.diagnose.rules.client import RULES
+from slotune.diagnose.rules.reuse import RULES as REUSE_RULES
+from slotune.llama.log_story import LogStory
+from slotune.llama.log_stream import LogReader
 from tests.diagnose.rules.building import (
     NOTHING,
     found,
@@ -27,6 +30,38 @@ def test_requests_back_to_back_and_never_two_at_once_are_worth_a_word() -> None:
     said = found(RULES, "SLT095", of(log=log(requests=ALONE, seconds=130.0)), Severity.INFO)
     assert "40 requests came one after the other" in said.sentence
     assert "4 slots" in said.sentence
+
+
+def back_to_back(*, pinned: bool) -> LogStory:
+    """Twelve requests without a pause, never two at once."""
+    lines = [
+        "0.00.000.100 I build: 11434 (1af25fa1) with cc for x86_64-linux-gnu",
+        "0.00.001.000 I srv    load_model: initializing, n_slots = 4, n_ctx_slot = 512, kv_unified = 'true'",
+        "0.00.002.000 I srv          init: model loaded",
+    ]
+    for number in range(12):
+        slot = f"id  0 | task {10 * number} |"
+        if not pinned:
+            lines.append(
+                f"0.{number:02}.003.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 1"
+            )
+        lines += [
+            f"0.{number:02}.004.000 I slot launch_slot_: {slot} processing task, is_child = 0",
+            f"0.{number:02}.990.000 I slot print_timing: {slot} prompt eval time =     700.00 ms /   100 tokens",
+            f"0.{number:02}.990.001 I slot print_timing: {slot}        eval time =     290.00 ms /    20 tokens",
+            f"0.{number:02}.990.002 I slot      release: {slot} stop processing: n_tokens = 119, truncated = 0",
+        ]
+    reader = LogReader("server.log")
+    reader.feed("\n".join([*lines, ""]).encode())
+    (story,) = reader.finish()
+    return story
+
+
+def test_requests_that_all_name_one_slot_are_not_put_down_to_one_connection() -> None:
+    found(RULES, "SLT095", of(log=back_to_back(pinned=False)), Severity.INFO)
+    pinned = of(log=back_to_back(pinned=True))
+    found(REUSE_RULES, "SLT044", pinned, Severity.INFO)
+    assert is_clear(RULES, "SLT095", pinned)
 
 
 def test_people_who_come_now_and_then_are_clear() -> None:

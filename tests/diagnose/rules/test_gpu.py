@@ -15,6 +15,7 @@ from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts
 from slotune.llama.log_lines import parse_log
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
 from slotune.llama.log_stream import LogReader
+from slotune.llama.model_facts import LayerCache, ModelFacts
 from slotune.load.nvidia_smi import DeviceSnapshot
 from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, pod, server
 
@@ -264,6 +265,55 @@ def test_a_kv_cache_in_host_memory_is_a_cause_of_its_own() -> None:
     got = found(RULES, "SLT002", of(log=log(facts=facts), flags=("-m", "x", "--no-kv-offload")))
     assert "1,024 of 1,024 MiB of the KV cache" in got.sentence
     assert "--no-kv-offload" in (got.first or "")
+
+
+LEVEL_THREE = """build: 11434 (1af25fa1) with cc for x86_64-linux-gnu
+srv  load_model: loading model '/models/m.gguf'
+srv  load_model: initializing, n_slots = 4, n_ctx_slot = 4096, kv_unified = 'true'
+srv  llama_server: model loaded
+"""
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pod("-nkvo", image=CUDA_IMAGE, gpus=1),
+        pod("--no-kv-offload", image=CUDA_IMAGE, gpus=1),
+        pod(image=CUDA_IMAGE, gpus=1, env={"LLAMA_ARG_NO_KV_OFFLOAD": "1"}),
+        pod(image=CUDA_IMAGE, gpus=1, env={"LLAMA_ARG_KV_OFFLOAD": "off"}),
+    ],
+)
+@pytest.mark.parametrize("text", [None, LEVEL_THREE], ids=["no log", "a log at -lv 3"])
+def test_an_argument_that_keeps_the_kv_cache_off_the_gpu_is_enough(stated: PodFacts, text: str | None) -> None:
+    got = found(RULES, "SLT002", of(pod=stated, log=None if text is None else read(text)))
+    assert got.confidence is Confidence.LIKELY
+    assert "KV cache stays in host memory" in got.sentence
+    assert got.first == "Take --no-kv-offload out: the KV cache then lies where attention is computed."
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pod("-nkvo", image=CPU_IMAGE),
+        pod("-nkvo", image=CPU_IMAGE, gpus=1),
+        pod("-nkvo", "-ngl", "0", image=CUDA_IMAGE, gpus=1),
+        pod("-nkvo", "--device", "none", image=CUDA_IMAGE, gpus=1),
+        pod("-nkvo", "-kvo", image=CUDA_IMAGE, gpus=1),
+        pod("--swa-full", "-sm", "row", "--no-warmup", "--no-op-offload", image=CUDA_IMAGE, gpus=1),
+    ],
+)
+def test_arguments_that_decide_nothing_are_no_finding(stated: PodFacts) -> None:
+    assert not isinstance(ask(RULES, "SLT002", of(pod=stated)), Finding)
+
+
+def test_fewer_layers_than_the_model_has_are_told_from_the_arguments() -> None:
+    layers = tuple(LayerCache(1024, 1024) for _ in range(32))
+    model = ModelFacts("m.gguf", 1, "id", "any", "F16", 8192, 32_000, 4096, 32, layers, 10**9, 10**9, 16.0)
+    few = of(pod=pod("-ngl", "20", image=CUDA_IMAGE, gpus=1), model=model)
+    assert found(RULES, "SLT002", few).sentence == "12 of 32 layers run on the CPU"
+    for value in ("99", "32", "all", "auto", "-1"):
+        assert is_undecided(RULES, "SLT002", of(pod=pod("-ngl", value, image=CUDA_IMAGE, gpus=1), model=model))
+    assert is_undecided(RULES, "SLT002", of(pod=pod("-ngl", "20", image=CUDA_IMAGE, gpus=1)))
 
 
 def test_all_layers_on_the_gpu_with_the_input_table_on_the_host_is_as_it_should_be() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.finding import Confidence, Finding, Severity
 from slotune.diagnose.rules.kernels import RULES
-from slotune.diagnose.symptoms import GPUFacts, Symptoms
+from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
 from slotune.llama.log_story import Line, Seen, Topic
 from slotune.llama.server_answers import ModelMeta
 from tests.diagnose.rules.building import (
     NOTHING,
+    ask,
     found,
     is_clear,
     is_undecided,
@@ -133,6 +134,41 @@ def test_who_turned_it_off_may_have_measured_it() -> None:
     off = of(log=log(facts=CUDA | {"flash_attention": False}), flags=("-m", "x", "-fa", "off"))
     assert found(RULES, "SLT011", off, Severity.INFO).evidence[-1] == Evidence(Source.FLAGS, "-fa off")
     found(RULES, "SLT011", of(log=log(facts=CUDA | {"flash_attention": False})), Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pod("-ctk", "q8_0", "-ctv", "q8_0", "-fa", "off", image=IMAGE.format(11434), gpus=1),
+        pod("--cache-type-v", "q4_0", "--flash-attn", "0", image="ghcr.io/ggml-org/llama.cpp:server-b11434"),
+        pod(env={"LLAMA_ARG_CACHE_TYPE_V": "iq4_nl", "LLAMA_ARG_FLASH_ATTN": "disabled"}),
+        pod("-ctv", "q8_0", image=IMAGE.format(5500), gpus=1),
+    ],
+    ids=["on a GPU", "on a CPU", "by variables", "on a build that has it off by default"],
+)
+def test_a_quantized_v_cache_without_flash_attention_cannot_be_loaded(stated: PodFacts) -> None:
+    got = found(RULES, "SLT011", of(pod=stated), Severity.CRITICAL)
+    assert got.confidence is Confidence.LIKELY
+    assert "the model can't be loaded" in got.sentence
+    assert (got.first or "").startswith("Set -fa on, or -ctv f16")
+    assert len(got.evidence) == 2
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pod("-ctv", "q8_0", "-fa", "on", image=IMAGE.format(11434), gpus=1),
+        pod("-ctv", "q8_0", image=IMAGE.format(11434), gpus=1),
+        pod("-ctv", "q8_0", gpus=1),
+        pod("-ctv", "q8_0", "-fa", image=IMAGE.format(5500), gpus=1),
+        pod("-ctk", "q8_0", "-fa", "off", image=IMAGE.format(11434), gpus=1),
+        pod("-ctv", "q8_0", "-fa", "off", image=IMAGE.format(11434), gpus=1, ready=True),
+    ],
+    ids=["on", "by itself", "of any build", "a switch", "only K", "that came up all the same"],
+)
+def test_a_server_that_can_load_its_v_cache_is_not_accused(stated: PodFacts) -> None:
+    said = ask(RULES, "SLT011", of(pod=stated))
+    assert not isinstance(said, Finding) or said.severity is Severity.INFO
 
 
 def test_llama_cpp_turns_it_off_only_where_it_has_no_kernel() -> None:

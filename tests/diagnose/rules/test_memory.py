@@ -269,3 +269,24 @@ def test_a_host_cache_without_memory_is_no_full_gpu() -> None:
 def test_a_start_that_failed_before_the_one_that_came_up_is_no_longer_critical() -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
     found(RULES, "SLT036", of(log=log(facts=CUDA | {"ready": True}, failure=failure, starts=2)))
+
+
+def test_weights_that_are_to_lie_in_memory_whole_and_do_not_fit_are_killed_while_they_load() -> None:
+    meta = ModelMeta("m", size_bytes=8 * GIB)
+    for build, *words in ((11434, "-lm", "none"), (11434, "--load-mode", "dio"), (9000, "--no-mmap")):
+        image = f"ghcr.io/ggml-org/llama.cpp:server-b{build}"
+        loading = of(
+            pod=pod(*map(str, words), image=image, memory_limit_bytes=4 * GIB, ready=False),
+            log=log(facts={"model_buffers": {"CPU": 8 * GIB}}),
+        )
+        said = found(RULES, "SLT034", loading, Severity.CRITICAL)
+        assert said.first == "Raise the memory limit to 10,240 MiB or more, or take smaller weights."
+    mapped = of(pod=pod("-lm", "mlock", image=IMAGE, memory_limit_bytes=4 * GIB), server=server(model=meta))
+    assert "read from its file again" in found(RULES, "SLT034", mapped).sentence
+
+
+def test_the_share_of_requests_that_were_refused_is_what_too_small_a_context_costs() -> None:
+    some = log({Topic.CONTEXT_EXCEEDED: refused(5000, 4096, 6)}, timings(3))
+    assert found(RULES, "SLT031", of(log=some)).cost.refused_share == pytest.approx(6 / 9)
+    shifted = log({Topic.CONTEXT_SHIFTED: 3}, timings(3))
+    assert found(RULES, "SLT031", of(log=shifted)).cost.refused_share is None

@@ -75,6 +75,29 @@ def test_a_step_waits_for_the_samplers_of_all_who_share_it() -> None:
     assert four.cost.speed_share == pytest.approx(4 * one.cost.speed_share)
 
 
+@pytest.mark.parametrize(
+    ("build", "severity", "ms_a_token"),
+    [(9730, Severity.WARNING, 9.9), (9731, Severity.INFO, 1.3), (None, Severity.INFO, 1.3)],
+)
+def test_probabilities_cost_much_on_builds_that_sort_the_whole_vocabulary(
+    build: int | None, severity: Severity, ms_a_token: float
+) -> None:
+    speed = 30.0
+    image = None if build is None else f"ghcr.io/ggml-org/llama.cpp:server-cuda-b{build}"
+    unnumbered = replace(running(speed=speed, n_probs=20), props=None)
+    said = found(RULES, "SLT070", of(server=unnumbered, pod=pod(image=image)), severity)
+    assert said.cost.speed_share == pytest.approx(1e-3 * ms_a_token * speed, rel=0.02)
+    is_old = severity is Severity.WARNING
+    assert ("b9731" in (said.first or "")) is is_old
+    assert any(f"b{build}" in one.text for one in said.evidence) is is_old
+
+
+def test_an_old_build_without_probabilities_is_not_blamed_for_them() -> None:
+    old = pod(image="ghcr.io/ggml-org/llama.cpp:server-cuda-b9000")
+    plain = replace(running(speed=30.0, dry_multiplier=0.5), props=None)
+    assert found(RULES, "SLT070", of(server=plain, pod=old), Severity.INFO).first is None
+
+
 def test_a_grammar_that_was_asked_for_is_no_alarm_whatever_it_costs() -> None:
     said = found(RULES, "SLT070", of(server=running(speed=100.0, grammar=812)), Severity.INFO)
     assert "about 13 % of the time of a token" in said.sentence

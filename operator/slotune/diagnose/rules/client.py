@@ -8,7 +8,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules import reuse_slots, settings, work
 from slotune.diagnose.rules.settings import Number
 from slotune.diagnose.rules.work import Measured
 from slotune.diagnose.symptoms import Symptoms
@@ -78,6 +78,8 @@ def _few_connections(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("one slot takes one request at a time anyway", (count.evidence,))
     if busy is not None and busy.value >= BESIDE:
         return Clear("requests run beside each other", (busy.evidence,))
+    if reuse_slots.is_pinned(symptoms):
+        return Clear("requests name the slot that they want, which is a finding of its own")
     if log is None or requests is None or requests.most_busy_slots is None or count is None:
         return Undecided("a log of the server under load: --log FILE")
     return _one_by_one(log, requests, requests.most_busy_slots, count, busy)

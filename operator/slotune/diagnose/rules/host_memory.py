@@ -55,6 +55,8 @@ _NETWORK: Final = frozenset(
     {"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "smb", "efs", "filestore", "iscsi", "rbd", "gcsfuse", "s3"}
 )
 """Words of kinds of volumes (``nfs``, ``csi efs.csi.aws.com``) whose pages come over a network at the first touch."""
+_WHOLE: Final = (("none",), ("dio",))
+"""Ways of loading (-lm) after which all weights are memory of the process. One that may not lock pages maps them."""
 _LOCAL: Final = frozenset({"emptydir", "hostpath", "local", "configmap", "secret", "image", "projected", "downwardapi"})
 
 CACHE_RAM_BEYOND_LIMIT: Final = Entry(
@@ -287,6 +289,16 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
     limit = None if pod is None else pod.memory_limit_bytes
     if limit is None or weights is None or weights <= limit or backend_of(symptoms) is not Backend.CPU:
         return None
+    if (whole := _read_whole(symptoms)) is not None and not _came_up(symptoms):
+        return Finding(
+            HOST_MEMORY_PRESSURE,
+            f"the weights take {weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
+            f"{limit / MIB:,.0f}: it is killed while it loads them",
+            (whole, Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB")),
+            Severity.CRITICAL,
+            Confidence.LIKELY,
+            first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
+        )
     return Finding(
         HOST_MEMORY_PRESSURE,
         f"the weights take {weights / MIB:,.0f} MiB, the pod may use {limit / MIB:,.0f}: the rest is read from its "
@@ -295,6 +307,22 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
         confidence=Confidence.LIKELY,
         first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
     )
+
+
+def _read_whole(symptoms: Symptoms) -> Evidence | None:
+    """The argument by which all weights are read into memory of the process, in place of being mapped."""
+    settings = stated(symptoms)
+    if "--no-mmap" in settings:
+        return shown(settings["--no-mmap"])
+    mode = settings.get("-lm")
+    return shown(mode) if mode is not None and mode.values[:1] in _WHOLE else None
+
+
+def _came_up(symptoms: Symptoms) -> bool:
+    """Whether it is known to have loaded its weights, whatever they were thought to take."""
+    server, log, pod = symptoms.server, symptoms.log, symptoms.pod
+    is_ready = (log is not None and log.facts.ready) or (pod is not None and pod.ready is True)
+    return is_ready or (server is not None and server.props is not None)
 
 
 def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -314,9 +342,9 @@ def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided
         if words & _LOCAL:
             return Clear("the model file lies on the node", (told,))
         return Undecided(f"what kind of storage is behind {mount} ({kind})")
-    mode = stated(symptoms).get("-lm")
-    if mode is not None and mode.values[:1] in (("none",), ("dio",)):
-        return Clear("the file is read whole before it serves", (shown(mode), told))
+    whole = _read_whole(symptoms)
+    if whole is not None:
+        return Clear("the file is read whole before it serves", (whole, told))
     return Finding(
         WEIGHTS_FROM_SLOW_STORAGE,
         f"the weights are mapped from {kind}, so the first requests after a start wait for the network",

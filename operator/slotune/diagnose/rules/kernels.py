@@ -29,11 +29,15 @@ from slotune.diagnose.rules.placement import (
 )
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.build_defaults import defaults_of
+from slotune.llama.flag_settings import FALSE
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
 
 __all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "kv_pair"]
 
+QUANTIZED_KV: Final = frozenset({"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"})
+"""Of the types of a KV cache those in blocks."""
 _OF_A_LAYER_ON_CPU: Final = re.compile(r"is assigned to device CPU but ")
 """Then no kernel is missing: the layer itself is not on the GPU."""
 
@@ -58,7 +62,8 @@ FLASH_ATTENTION_OFF: Final = Entry(
     item=Item.KERNELS,
     title="Flash attention is off, or runs on another device than its layers",
     cause="Where the GPU has no kernel for a head size, a mask or a KV type, llama.cpp turns flash attention off or "
-    "lets the CPU compute it (ggml-org/llama.cpp#12352, #12989): prompts are then read slower the longer they are.",
+    "lets the CPU compute it (ggml-org/llama.cpp#12352, #12989): prompts are then read slower the longer they are. "
+    "With a quantized V cache and flash attention off the model can't be loaded at all.",
     first="Set -fa on, with -ctk and -ctv f16, and see whether the warning stays; if it does, a newer build or another "
     "backend may have the kernel.",
     avoid="Do not turn it off for a CPU server's sake without measuring: on some processors off is the faster one "
@@ -158,6 +163,10 @@ def _left_device(log: LogStory) -> bool:
 
 
 def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    return _quantized_v_without(symptoms) or _fallen_back(symptoms)
+
+
+def _fallen_back(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, backend = symptoms.log, backend_of(symptoms)
     if backend is Backend.CPU:
         return Clear("on a CPU flash attention is no matter of kernels")
@@ -185,10 +194,41 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return _turned_off(symptoms, backend)
 
 
+def _quantized_v_without(symptoms: Symptoms) -> Finding | None:
+    """Arguments with which llama.cpp refuses to make a context, on every device: it only goes by what was asked for."""
+    log, settings = symptoms.log, stated(symptoms)
+    kind, off = settings.get("-ctv"), _stated_off(symptoms)
+    if kind is None or kind.values[:1] not in {(name,) for name in QUANTIZED_KV} or off is None:
+        return None
+    is_up = symptoms.server is not None or (symptoms.pod is not None and symptoms.pod.ready is True)
+    if is_up or (log is not None and (log.facts.ready or log.failure is not None)):
+        return None  # it came up, so these are not what it runs with; or its log says how it ended, a finding too
+    return Finding(
+        FLASH_ATTENTION_OFF,
+        f"a V cache of {kind.values[0]} needs flash attention, which is off: the model can't be loaded",
+        (shown(kind), off),
+        Severity.CRITICAL,
+        Confidence.LIKELY,
+        first="Set -fa on, or -ctv f16: a quantized V cache needs flash attention.",
+    )
+
+
+def _stated_off(symptoms: Symptoms) -> Evidence | None:
+    """Who turned it off: an argument, or the default of a build that had it off."""
+    setting, build = stated(symptoms).get("-fa"), build_of(symptoms)
+    if setting is not None:
+        return shown(setting) if setting.values[:1] in {(word,) for word in FALSE} else None
+    if build is None or not has_defaults(symptoms) or (defaults := defaults_of(build[0])).flash_attention != "off":
+        return None
+    if "-fa" in defaults.unsure:
+        return None
+    return Evidence(Source.FLAGS, f"no -fa: off by default in b{build[0]}")
+
+
 def _turned_off(symptoms: Symptoms, backend: Backend) -> Finding | Clear | Undecided:
     """Whether it is off on a GPU, and who did that."""
     log, setting = symptoms.log, stated(symptoms).get("-fa")
-    stated_off = setting if setting is not None and setting.values[:1] in (("off",), ("0",)) else None
+    stated_off = setting if setting is not None and setting.values[:1] in {(word,) for word in FALSE} else None
     is_off = log is not None and log.facts.flash_attention is False
     if not is_off and stated_off is None:
         return Undecided(NEEDS_START)

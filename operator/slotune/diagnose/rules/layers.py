@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
@@ -9,18 +10,22 @@ from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
+    Backend,
     backend_of,
     buffers,
     fact,
     gpu_given,
     heard,
     host_bytes,
+    image_backend,
     said,
     shown,
     stated,
+    told_cpu,
 )
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.flag_settings import Setting
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = ["FIT_SPILLED", "LAYERS_ON_CPU", "fit_spilled", "layers_on_cpu", "spilled_layers"]
@@ -87,7 +92,8 @@ def layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
         if _fit_did_it(symptoms, log):
             return Clear("what runs on the CPU was moved there by -fit, which is a finding of its own")
         return Finding(LAYERS_ON_CPU, *spilled, first=_first(symptoms, log))
-    if (moved := _weights_on_cpu(symptoms, log)) is not None:
+    argued = None if log.facts.kv_buffers else _by_argument(symptoms)
+    if (moved := _weights_on_cpu(symptoms, log) or argued) is not None:
         return moved
     if log.facts.layers_offloaded is None:
         return Undecided(NEEDS_START)
@@ -95,13 +101,48 @@ def layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return Clear("all layers and the KV cache lie on the GPU", (fact(log, "layers_offloaded", offloaded),))
 
 
-def _unsplit(symptoms: Symptoms) -> Clear | Undecided:
+def _unsplit(symptoms: Symptoms) -> Finding | Clear | Undecided:
     backend = backend_of(symptoms)
     if backend is not None and not backend.is_gpu:
         return Clear("no GPU is in use, so nothing is split")
     if symptoms.pod is not None and gpu_given(symptoms) is None:
         return Clear("the pod asks for no GPU, so nothing is split")
-    return Undecided(NEEDS_START)
+    return _by_argument(symptoms) or Undecided(NEEDS_START)
+
+
+def _by_argument(symptoms: Symptoms) -> Finding | None:
+    """Arguments that keep a part in host memory whatever the GPU could hold, where no log shows what became of them."""
+    given, settings, log = gpu_given(symptoms), stated(symptoms), symptoms.log
+    if given is None or told_cpu(symptoms) is not None or image_backend(symptoms) is Backend.CPU:
+        return None
+    if log is not None and log.facts.no_usable_gpu:
+        return None
+    kept, layers = settings.get("-kvo"), settings.get("-ngl")
+    parts: list[str] = []
+    evidence: list[Evidence] = []
+    if layers is not None and (few := _layers_left(symptoms, layers)) is not None:
+        parts.append(few)
+        evidence.append(shown(layers))
+    if kept is not None and not kept.on:
+        parts.append("the KV cache stays in host memory, and attention is computed there")
+        evidence.append(shown(kept))
+    if not parts:
+        return None
+    return Finding(
+        LAYERS_ON_CPU,
+        " and ".join(parts),
+        (*evidence, given),
+        confidence=Confidence.LIKELY,
+        first=_first_words(settings),
+    )
+
+
+def _layers_left(symptoms: Symptoms, setting: Setting) -> str | None:
+    """What ``-ngl`` leaves on the CPU of a model whose layers are known; the output counts as one more."""
+    model, value = symptoms.model, setting.values[0] if setting.values else ""
+    if model is None or not model.layers or not value.isdecimal() or not 0 < int(value) < len(model.layers):
+        return None
+    return f"{len(model.layers) - int(value)} of {len(model.layers)} layers run on the CPU"
 
 
 def _weights_on_cpu(symptoms: Symptoms, log: LogStory) -> Finding | None:
@@ -134,13 +175,19 @@ def _fit_did_it(symptoms: Symptoms, log: LogStory) -> bool:
 
 def _first(symptoms: Symptoms, log: LogStory) -> str | None:
     """With the number that the person wrote, or the memory that is missing."""
-    settings = stated(symptoms)
-    if "-kvo" in settings and not settings["-kvo"].on:
-        return "Take --no-kv-offload out: the KV cache then lies where attention is computed."
-    if "-ngl" in settings and settings["-ngl"].values[:1] != ("all",):
-        return f"Set -ngl all in place of {settings['-ngl'].values[0]}, with a context and slots that fit."
+    if (words := _first_words(stated(symptoms))) is not None:
+        return words
     if missing := host_bytes(log.facts.kv_buffers):
         return f"Make {missing / MIB:,.0f} MiB of room on the GPU: a smaller context, fewer slots, or a q8_0 KV cache."
+    return None
+
+
+def _first_words(settings: Mapping[str, Setting]) -> str | None:
+    """The same, of what was stated alone."""
+    if "-kvo" in settings and not settings["-kvo"].on:
+        return "Take --no-kv-offload out: the KV cache then lies where attention is computed."
+    if "-ngl" in settings and settings["-ngl"].values[:1] not in ((), ("all",)):
+        return f"Set -ngl all in place of {settings['-ngl'].values[0]}, with a context and slots that fit."
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
-from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
+from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
@@ -171,6 +171,7 @@ def _context_too_small(symptoms: Symptoms) -> Finding | Clear | Undecided:
         f"{' and '.join(parts)}{room}",
         lines,
         Severity.INFO if share < RARE else Severity.WARNING,
+        cost=Cost(refused_share=min(1.0, (refused + cut) / max(1, answered + refused)) if refused + cut else None),
         first=_larger_context(log, known),
     )
 

@@ -14,7 +14,7 @@ from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SIMILARITY, SLOT_SI
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "is_pinned"]
 
 OFTEN: Final = 0.1
 """A tenth of all requests; less is an event and no habit."""
@@ -110,6 +110,11 @@ def _pinned(symptoms: Symptoms) -> Finding | Clear | Undecided:
         Severity.INFO,
         Confidence.LIKELY,
     )
+
+
+def is_pinned(symptoms: Symptoms) -> bool:
+    """Whether most requests are known to name their slot; those that name one and the same run one by one."""
+    return isinstance(_pinned(symptoms), Finding)
 
 
 def _picks(symptoms: Symptoms) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from typing import Final
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
+from slotune.llama.build_number import build_of_image, build_of_text
 from slotune.llama.flag_reading import Setting, read
 
 __all__ = [
@@ -142,4 +143,10 @@ def ubatch_size(symptoms: Symptoms) -> Number | None:
 
 
 def _build(symptoms: Symptoms) -> int | None:
-    return None if symptoms.log is None else symptoms.log.build
+    """By its log, by its own word, by the tag of its image."""
+    if symptoms.log is not None and symptoms.log.build is not None:
+        return symptoms.log.build
+    props = None if symptoms.server is None else symptoms.server.props
+    if props is not None and (number := build_of_text(props.build)) is not None:
+        return number
+    return build_of_image(None if symptoms.pod is None else symptoms.pod.image)

@@ -221,6 +221,8 @@ def test_a_key_that_is_missing_wrong_or_unreadable_is_said(tmp_path: Path, capsy
     right.write_text("right\n")
     wrong.write_text("wr0ng")
     empty.write_text("\n")
+    (tmp_path / "notepad").write_bytes(b"\xef\xbb\xbfright\r\n")
+    (tmp_path / "model").write_text("right" * 1000)
     with serving(MockServer(locked)) as url:
         assert "--api-key-file" in refused(capsys, "--url", url)
         line = refused(capsys, "--url", url, "--api-key-file", str(wrong))
@@ -228,6 +230,9 @@ def test_a_key_that_is_missing_wrong_or_unreadable_is_said(tmp_path: Path, capsy
         assert "wr0ng" not in line
         assert "is empty" in refused(capsys, "--url", url, "--api-key-file", str(empty))
         assert "can't be read" in refused(capsys, "--url", url, "--api-key-file", str(tmp_path / "none"))
+        assert "longer than any key" in refused(capsys, "--url", url, "--api-key-file", str(tmp_path / "model"))
+        assert "longer than any key" in refused(capsys, "--url", url, "--api-key-file", "/dev/zero")
+        assert document(capsys, "--url", url, "--api-key-file", str(tmp_path / "notepad"))["servers"][0]["name"] == url
         assert document(capsys, "--url", url, "--api-key-file", str(right))["servers"][0]["name"] == url
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import json
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -33,7 +36,7 @@ from tests.gathering.standing_in import (
 )
 from tests.tiny_models import write_tiny_model
 
-QUICK = {"between_s": 0.01, "limit_s": 4.0}
+QUICK: dict[str, Any] = {"between_s": 0.01, "limit_s": 4.0}
 
 
 async def refusal(url: str, key: str | None = None, **settings: float) -> str:
@@ -307,6 +310,27 @@ async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
     assert look.refused == {"/slots": "its answer is longer than 8 MiB"}
 
 
+async def test_what_a_proxy_packed_is_unpacked_within_bounds() -> None:
+    def packed(text: str) -> Script:
+        return answered("200 OK", "Content-Encoding: gzip\r\n", gzip.compress(text.encode()))
+
+    answers = {"/props": packed(json.dumps(PROPS)), "/slots": packed(json.dumps(SLOTS))}
+    async with stand_in({**answers, "/v1/models": packed(" " * (9 << 20))}) as server:
+        look = await look_at(server.url, None, **QUICK)
+    assert look.props is not None
+    assert look.slots is not None
+    assert look.refused == {"/v1/models": "its answer is longer than 8 MiB"}
+    mispacked = answered("200 OK", "Content-Encoding: gzip\r\n", json.dumps(SLOTS).encode())
+    async with stand_in({"/slots": mispacked}) as server:
+        assert (await look_at(server.url, None, **QUICK)).slots is not None
+
+
+async def test_a_number_of_slots_that_can_not_be_true_bounds_nothing() -> None:
+    async with stand_in({"/props": said({**PROPS, "total_slots": -3})}) as server:
+        look = await look_at(server.url, None, **QUICK)
+    assert not look.refused
+
+
 async def test_an_answer_that_drips_is_given_up_in_time() -> None:
     drip: Script = [(0.0, http_head(content_type="application/json")), *((0.1 * i, chunk(b" ")) for i in range(100))]
     began = time.monotonic()
@@ -393,6 +417,8 @@ async def test_plain_words_to_a_port_for_tls_are_told_as_such() -> None:
         ("http://user:hunter2@127.0.0.1", "has a name or password in it"),
         ("http://exa mple", "is no address"),
         ("\x1b[31mhttp//", "must begin with"),
+        ("http://xn--a.invalid", "is no address"),
+        ("unix:///run/llama.sock", "must be an address such as"),
     ],
 )
 async def test_what_is_no_address_is_refused_before_anything_is_sent(url: str, want: str) -> None:
@@ -478,6 +504,12 @@ MOVED = [(0.0, b"HTTP/1.1 308 Moved\r\nLocation: https://a.example/x?token=1\r\n
 HTML = document("<!DOCTYPE html><title>Welcome</title>", content_type="text/html")
 
 
+def answered(status: str, head: str = "", body: bytes = b"<html>no</html>") -> Script:
+    """An answer as proxies give it, with more lines in its head."""
+    lines = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+    return [(0.0, lines.encode() + body)]
+
+
 def openai(owner: str) -> Script:
     return said({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}]})
 
@@ -498,6 +530,21 @@ def openai(owner: str) -> Script:
             {"/props": WRONG_KEY, "/v1/models": WRONG_KEY},
             "it wants an API key (401): name a file that holds it with --api-key-file FILE",
             id="no key",
+        ),
+        pytest.param({"/health": answered("403 Forbidden")}, "lets nobody in from here (403): give", id="a firewall"),
+        pytest.param({"/props": answered("429 Too Many Requests")}, "no more questions for now (429)", id="a limit"),
+        pytest.param(
+            {"/health": answered("401 Unauthorized", 'WWW-Authenticate: Basic realm="llm"\r\n')},
+            "wants a login (401, Basic), which can't be given here: give the address of the server itself",
+            id="a login",
+        ),
+        pytest.param(
+            {"/health": answered("407 Proxy Authentication Required")}, "wants a login (407)", id="a login of a proxy"
+        ),
+        pytest.param(
+            dict.fromkeys(("/health", "/props", "/slots", "/metrics"), answered("404 Not Found")),
+            "only /v1 is passed on to llama-server, by a gateway: give the address",
+            id="a gateway",
         ),
         pytest.param(
             {"/props": said({"role": "router", "model_path": "none"})}, "llama-server's router", id="a router"
@@ -545,6 +592,11 @@ async def test_a_key_is_sent_and_a_wrong_one_is_told_without_showing_it() -> Non
             dict.fromkeys(("/", "/health", "/props", "/v1/models"), HTML),
             "a web server that shows pages",
             id="one page for all",
+        ),
+        pytest.param(
+            dict.fromkeys(("/health", "/props", "/v1/models"), answered("500 Internal Server Error", body=b"oops")),
+            "another server (it answers 500)",
+            id="one that fails",
         ),
         pytest.param({"/props": said(["a"]), "/health": said({})}, "another server", id="some JSON"),
         pytest.param({}, "a server that has no /props", id="nothing there"),

@@ -19,6 +19,8 @@ from slotune.verdict.promise import Promise
 
 __all__ = ["Helps", "read_helps", "read_key"]
 
+_LONGEST_KEY = 4096
+"""More than servers take in a line of a request's head, most often."""
 UNNAMED = "the device"
 """What a device is called of which only numbers were given."""
 
@@ -93,11 +95,15 @@ def read_helps(
 def read_key(path: Path) -> str:
     """The key in a file. Raises InvalidInputError."""
     try:
-        key = path.read_text().strip()
+        with path.open(encoding="utf-8-sig") as file:
+            key = file.read(_LONGEST_KEY + 1).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError("--api-key-file", path, "can't be read: name a text file with the key") from error
     if not key:
         raise InvalidInputError("--api-key-file", path, "is empty: write the key into it")
+    if len(key) > _LONGEST_KEY:
+        cure = f"is longer than any key ({_LONGEST_KEY:,} characters): name a file that holds nothing but the key"
+        raise InvalidInputError("--api-key-file", path, cure)
     return key
 
 

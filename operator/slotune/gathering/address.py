@@ -45,8 +45,8 @@ def base_address(url: str) -> str:
         raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
     base = urlunsplit((parts.scheme, parts.netloc, _PAGES.sub("", parts.path.rstrip("/")), "", ""))
     try:
-        httpx.URL(base)
-    except httpx.InvalidURL as error:
+        httpx.URL(base).host.encode("idna")
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}") from error
     return base
 

@@ -13,6 +13,7 @@ import os
 import socket
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -27,6 +28,10 @@ LARGEST_BODY = 8 * 1024 * 1024
 """Bytes. 256 slots with all their parameters come to 1 MiB."""
 
 CONNECT_LIMIT_S = 3.0
+
+_TOO_LONG = f"its answer is longer than {LARGEST_BODY // 2**20} MiB"
+_ANY_WINDOW = 32 + zlib.MAX_WBITS
+"""For zlib: gzip or deflate, as its head says."""
 
 
 class Cause(enum.Enum):
@@ -105,7 +110,7 @@ class Asker:
         self.base = base
         self.has_key = key is not None
         self._clock = clock
-        headers = {"Accept-Encoding": "identity"}  # a small answer must not unfold to a huge one
+        headers = {"Accept-Encoding": "identity"}  # which some proxies do not heed
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx.AsyncClient(
@@ -134,16 +139,28 @@ class Asker:
                 async for piece in response.aiter_raw():
                     body += piece
                     if len(body) > LARGEST_BODY:
-                        words = f"its answer is longer than {LARGEST_BODY // 2**20} MiB"
-                        return Silence(path, Cause.ENDLESS, self._clock() - begun, words)
+                        return Silence(path, Cause.ENDLESS, self._clock() - begun, _TOO_LONG)
             headers = {name.lower(): value for name, value in response.headers.items()}
             now = self._clock()
-            return Answer(path, response.status_code, now - begun, now, headers, bytes(body))
+            unfolded = _unfolded(bytes(body), headers.get("content-encoding", ""))
+            if len(unfolded) > LARGEST_BODY:
+                return Silence(path, Cause.ENDLESS, now - begun, _TOO_LONG)
+            return Answer(path, response.status_code, now - begun, now, headers, unfolded)
         except TimeoutError:
             return Silence(path, Cause.SLOW, self._clock() - begun, f"no answer within {limit_s:.3g} s")
         except httpx.HTTPError as error:
             cause, words = _told(error)
             return Silence(path, cause, self._clock() - begun, words)
+
+
+def _unfolded(body: bytes, encoding: str) -> bytes:
+    """What a proxy has packed, up to one byte more than may be read; as it came where that can't be unpacked."""
+    if encoding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
+        return body
+    try:
+        return zlib.decompressobj(_ANY_WINDOW).decompress(body, LARGEST_BODY + 1)
+    except zlib.error:
+        return body
 
 
 def _told(error: httpx.HTTPError) -> tuple[Cause, str]:

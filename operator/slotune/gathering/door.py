@@ -11,6 +11,10 @@ __all__ = ["check_door", "check_llama", "check_tls"]
 
 _PLAIN = frozenset({200, 401, 403, 404, 503})
 """What only a server without TLS answers to plain HTTP; others hang up, say 400 or redirect."""
+_LOGINS = frozenset({"basic", "digest", "negotiate", "ntlm"})
+"""Ways to log in that a browser asks for; llama-server's own 401 names none."""
+_ERRORS = 400
+_UNKNOWN_PAGE = frozenset({404, 405, 501})
 _ROOT_S = 2.0
 """For the page at ``/``, which is only asked for to name what is not llama-server."""
 
@@ -40,6 +44,7 @@ def check_door(asker: Asker, health: Answer | Silence) -> None:
     if health.status in {502, 503, 504}:
         cure = f"/health answers {health.status}: a proxy that reaches no server behind it, or a server that failed"
         raise InvalidInputError("--url", asker.base, cure)
+    _check_proxy(asker, health)
 
 
 async def check_llama(
@@ -49,10 +54,14 @@ async def check_llama(
     if isinstance(props, Answer):
         _check_redirect(asker, props)
         _check_loading(asker, props)
+        _check_proxy(asker, props)
         if props.status in {401, 403}:
             raise _key_error(asker, props.status)
     if is_router(props):
         cure = "this is llama-server's router: give the address of the server that it started for the model"
+        raise InvalidInputError("--url", asker.base, cure)
+    if is_llama_model_list(models) and _is_missing(health) and _is_missing(props):
+        cure = "only /v1 is passed on to llama-server, by a gateway: give the address of the server itself"
         raise InvalidInputError("--url", asker.base, cure)
     if is_llama_model_list(models) or _parses_as_props(props):
         return
@@ -65,7 +74,29 @@ async def check_llama(
         raise InvalidInputError("--url", asker.base, words)
     root = await asker.get("/", _ROOT_S)
     who = who_answers(props, models, root)
+    if isinstance(props, Answer) and props.status >= _ERRORS and props.status not in _UNKNOWN_PAGE:
+        who += f" (it answers {props.status})"
     raise InvalidInputError("--url", asker.base, f"no llama-server but {who}: only llama-server can be diagnosed")
+
+
+def _check_proxy(asker: Asker, said: Answer) -> None:
+    """What llama-server never says, and who stands before it does."""
+    wants = said.headers.get("www-authenticate", "").partition(" ")[0].lower()
+    if said.status == 401 and wants in _LOGINS:
+        why = f"a proxy before it wants a login (401, {wants.capitalize()}), which can't be given here"
+    elif said.status == 407:
+        why = "a proxy before it wants a login (407), which can't be given here"
+    elif said.status == 403 and said.is_page:
+        why = "a proxy before it lets nobody in from here (403)"
+    elif said.status == 429:
+        why = "a proxy before it takes no more questions for now (429)"
+    else:
+        return
+    raise InvalidInputError("--url", asker.base, f"{why}: give the address of the server itself")
+
+
+def _is_missing(said: Answer | Silence) -> bool:
+    return isinstance(said, Answer) and said.status in _UNKNOWN_PAGE
 
 
 def _check_redirect(asker: Asker, said: Answer) -> None:

@@ -82,7 +82,7 @@ async def look_at(
             slots_said, first = await asyncio.gather(
                 ask(asker, "/slots", queue_s, watch), ask(asker, "/metrics", queue_s, watch)
             )
-        slot_count = None if props is None else props.total_slots
+        slot_count = None if props is None or props.total_slots < 1 else props.total_slots
         metrics = notes.metrics(first, slot_count)
         later: tuple[Answer | Silence, ...] = ()
         slots_later: tuple[Answer | Silence, ...] = ()

@@ -594,7 +594,7 @@ async def test_a_key_is_sent_and_a_wrong_one_is_told_without_showing_it() -> Non
             id="one page for all",
         ),
         pytest.param(
-            dict.fromkeys(("/health", "/props", "/v1/models"), answered("500 Internal Server Error", body=b"oops")),
+            dict.fromkeys(("/health", "/props", "/v1/models"), said({}, "500 Internal Server Error")),
             "another server (it answers 500)",
             id="one that fails",
         ),

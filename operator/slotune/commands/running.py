@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from slotune.commands.exit_codes import ExitCode
+from slotune.commands.streams import prepare_streams
 
 __all__ = ["run_command"]
 
@@ -50,6 +51,7 @@ of a module that is imported already."""
 
 def run_command(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """The command's exit code."""
+    prepare_streams()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return run(args)

@@ -22,6 +22,8 @@ GAP = "  "
 LEAST_TAIL = 30
 """Characters below which the last column moves to a line of its own."""
 TAIL_INDENT = 5
+NARROWEST = 12
+"""Of words in a line, however narrow the terminal says that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Columns:
             line.append("\n" if number else "")
             line.append_text(self._line(parts, marks))
         if not self._beside and tail:
-            for part in _wrap(tail, self.width - TAIL_INDENT):
+            for part in _wrap(tail, max(NARROWEST, self.width - TAIL_INDENT)):
                 line.append(f"\n{' ' * TAIL_INDENT}{part}", marks[-1])
         return line
 
@@ -82,8 +84,8 @@ class Columns:
 
 
 def labelled(label: str, lines: Sequence[str], *, width: int, label_width: int = 25) -> Text:
-    """``label`` on the left, ``lines`` wrapped beside it; no line is longer than ``width``."""
-    wrapped = [part for line in lines for part in _wrap(line, width - label_width)] or [""]
+    """``label`` on the left, ``lines`` wrapped beside it; no line is longer than ``width``, where a word fits."""
+    wrapped = [part for line in lines for part in _wrap(line, max(NARROWEST, width - label_width))] or [""]
     text = Text()
     for number, part in enumerate(wrapped):
         text.append("\n" if number else "")
@@ -98,7 +100,7 @@ def printable(words: str) -> str:
 
 
 def _wrap(words: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(words), width, break_on_hyphens=False) or [""]
+    return textwrap.wrap(printable(words), max(width, 1), break_on_hyphens=False) or [""]
 
 
 def _pad(part: str, column: Column | None, *, more: bool) -> str:

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Message", "messages"]
+from slotune.llama.log_old_builds import as_old_line
+from slotune.llama.log_prefixes import in_seconds
+
+__all__ = ["Messages", "messages"]
 
 _LATEST: Final = 1e18
 """No clock is beyond it, whatever its unit."""
@@ -31,9 +34,8 @@ _FLAT: Final = ("CONTAINER_NAME", "SYSLOG_IDENTIFIER", *_PODS)
 """What journald and others have beside the text."""
 _LEVELS: Final = {"debug": "D ", "info": "I ", "warn": "W ", "warning": "W ", "error": "E ", "err": "E ", "trace": "T "}
 _HAS_LEVEL = re.compile(
-    r"(?:\[ {0,3}\d{2,5}\] ?)?(?:\d+\.\d\d\.\d{3}\.\d{3} )?[IWEDT] |\d+\.\d\d\.\d{3}\.\d{3} |\[ {0,3}\d{2,5}\]"
+    r"(?:\[ {0,3}\d{2,5}\]|\d+\.\d\d\.\d{3}\.\d{3}|[IWEDT]) "  # a child's port, a time stamp of its own, a level
 )
-
 _OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b]*)\\n"\}')
 """A message of ``--log-jsonl`` without anything that JSON escapes: most are such, and need no decoder."""
 _OWN_LEVELS: Final = {name.encode(): letter.encode() for name, letter in _LEVELS.items()}
@@ -41,36 +43,46 @@ _DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b]*)\\n","stream":"std\w{3}","tim
 """The same of Docker."""
 
 
-@dataclass(slots=True)
-class Message:
-    """What an object says."""
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What lines say, those that are no JSON object as they are; each list has an entry for each line."""
 
-    lines: Sequence[bytes]
-    time: float | bytes | None
-    """Seconds of any clock, or as it is written."""
-    name: str = ""
-    """``pod/container``; empty: it does not say."""
+    texts: list[bytes | list[bytes]]
+    """A line, or none or several of them."""
+    times: list[float | bytes | None]
+    """Seconds of any clock, or as they are written."""
+    names: dict[int, str]
+    """``pod/container`` of the lines that name one."""
 
 
-def messages(lines: Sequence[bytes]) -> list[Message | None] | None:
-    """What each line says; None: it is no JSON object, or none is one. An object without a text has no lines."""
-    if not any(line[:2] == b'{"' for line in lines):
+def messages(lines: Sequence[bytes], times: Sequence[float | bytes | None]) -> Messages | None:
+    """What ``lines`` with these times beside them say; None: none of them is a JSON object."""
+    if not any(line.startswith(b'{"') for line in lines):
         return None
-    found: list[Message | None] = [None] * len(lines)
+    told = Messages(list(lines), list(times), {})
+    texts, written = told.texts, told.times
     others: list[int] = []
+    own, docker = _OWN_LINE.fullmatch, _DOCKER_LINE.fullmatch
     for index, line in enumerate(lines):
-        if line[:2] != b'{"':
-            continue
-        if match := _OWN_LINE.fullmatch(line):
-            text = _OWN_LEVELS.get(match[2], b"") + match[3]
-            found[index] = Message([text], int(match[1]) / _OWN_CLOCK)
-        elif match := _DOCKER_LINE.fullmatch(line):
-            found[index] = Message([match[1]], match[2])
-        else:
+        if match := own(line):
+            time, level, text = match.groups()
+            texts[index] = _OWN_LEVELS.get(level, b"") + text
+            written[index] = int(time) / _OWN_CLOCK
+        elif match := docker(line):
+            texts[index], written[index] = match.groups()
+        elif line[:2] == b'{"':
             others.append(index)
     for index, document in zip(others, _decoded([lines[index] for index in others]), strict=True):
-        found[index] = _message(document) if isinstance(document, dict) else Message([], None)
-    return found
+        text = _message(document) if isinstance(document, dict) else None
+        if not isinstance(document, dict) or text is None:
+            texts[index] = []
+            continue
+        texts[index] = text.encode(errors="replace").split(b"\n") if "\n" in text else text.encode(errors="replace")
+        if (time := _time(document)) is not None:
+            written[index] = time
+        if name := _home(document):
+            told.names[index] = name
+    return told
 
 
 def _decoded(lines: Sequence[bytes]) -> list[object]:
@@ -89,17 +101,19 @@ def _one(line: bytes) -> object:
         return None
 
 
-def _message(document: dict[str, object]) -> Message:
+def _message(document: dict[str, object]) -> str | None:
+    """The text of a message without its line end, its level in front as llama-server has it; None: there is none."""
+    if "function" in document and (old := as_old_line(document)) is not None:
+        return old
     text = _text(document)
     if text is None:
         text = next((found for key in _NESTED if (found := _text(document.get(key))) is not None), None)
     if text is None:
-        return Message([], None)
+        return None
     level = document.get("level")
     if isinstance(level, str) and (document.get("type") == "log" or not _HAS_LEVEL.match(text)):
         text = _LEVELS.get(level.lower(), "") + text
-    lines = text.rstrip("\n").encode(errors="replace").split(b"\n")
-    return Message(lines, _time(document), _home(document))
+    return text.rstrip("\n")
 
 
 def _text(document: object) -> str | None:
@@ -120,7 +134,7 @@ def _time(document: dict[str, object]) -> float | bytes | None:
     for key in _TIMES:
         value = document.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
-            return float(value) / (_OWN_CLOCK if document.get("type") == "log" else 1.0)
+            return float(value) / _OWN_CLOCK if document.get("type") == "log" else in_seconds(float(value))
         if isinstance(value, str):
             return value.encode(errors="replace")
     return None

@@ -16,7 +16,7 @@ from typing import Final
 
 from slotune.llama.log_topics import classify
 
-__all__ = ["PORT", "Prefixes", "seconds_of"]
+__all__ = ["PORT", "Prefixes", "in_seconds", "seconds_of"]
 
 PORT = re.compile(rb"\[ {0,3}(\d{2,5})\] ?")
 """llama-server as a router passes its children's lines on, each with the child's port in front."""
@@ -61,7 +61,7 @@ _PIECE = re.compile(
     + rb")(?P<after> *[\])>\"']?)(?P<separator>(?:[ \t]*[:|,;>-]+(?=[ \t\"\[])|:)?[ \t]*)"
 )
 _QUOTE = re.compile(rb'(?:[A-Za-z_@.]+=)?"')
-_QUOTED = re.compile(rb'((?:[^"\\]|\\.|"")*)')
+_QUOTED = re.compile(rb'((?:[^"\\]++|\\.|"")*)')
 _ESCAPED = re.compile(rb'\\(["\\])|""')
 _STAMPED = re.compile(rb"\d+\.\d\d\.\d{3}\.\d{3} [IWEDT] ")
 """How llama-server's own lines begin with ``--log-timestamps`` and ``--log-prefix``, which are the default."""
@@ -83,11 +83,13 @@ _SURE: Final = 0.8
 _SOME: Final = 0.1
 """Share from which on a prefix is taken off the lines that have it."""
 _NAMES: Final = 1024
+_LATEST: Final = 1e11
+"""Seconds of the year 5138; milliseconds of 1973."""
 
 _ISO = re.compile(
     rb"(\d{4})[-/](\d\d)[-/](\d\d)[T _]+(\d{1,2}:\d\d:\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?"
 )
-_EPOCH = re.compile(rb"(\d{10}(?:\.\d{1,9})?|\d{13})\Z")
+_EPOCH = re.compile(rb"\d{10}(?:\.\d{1,9})?\Z|\d{13,19}\Z")
 
 
 def seconds_of(time: bytes) -> float | None:
@@ -101,8 +103,15 @@ def seconds_of(time: bytes) -> float | None:
             return None
         return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
     if match := _EPOCH.match(time):
-        return float(match[1]) / (1000.0 if len(match[1]) == 13 and b"." not in match[1] else 1.0)
+        return in_seconds(float(match[0]))
     return None
+
+
+def in_seconds(time: float) -> float:
+    """``time`` since 1970 in seconds, which keepers also write in thousandths, millionths and billionths of one."""
+    while time >= _LATEST:
+        time /= 1000.0
+    return time
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +277,9 @@ def _last_blanks(blanks: set[int]) -> bytes:
 
 def _unquoted(text: bytes) -> bytes:
     """``text`` to the end of the quotes that were opened before it."""
+    end = text.find(b'"')
+    if b"\\" not in text and text[end + 1 : end + 2] != b'"':
+        return text if end < 0 else text[:end]
     match = _QUOTED.match(text)
     inner = match[1] if match else text
     if b"\\" not in inner and b'"' not in inner:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, overload
 
-from slotune.llama.log_json import Message, messages
+from slotune.llama.log_json import messages
 from slotune.llama.log_prefixes import PORT, Prefixes, seconds_of
 
 __all__ = ["Stamps", "Unwrapped", "Wrapping", "without_colours"]
@@ -81,6 +81,10 @@ class _Rows:
     sizes: list[int] = field(default_factory=list)
 
 
+def _is_wrapped(line: bytes) -> bool:
+    return line.startswith((b'{"', b"[pod/", b"20"))
+
+
 def without_colours(text: bytes) -> bytes:
     """``text`` without what a terminal would take as a colour, and without what no log should have."""
     if text.startswith(_MARKS):
@@ -97,7 +101,8 @@ class Wrapping:
 
     def __init__(self) -> None:
         self._prefixes = tuple(Prefixes() for _ in range(LAYERS))
-        self._names: dict[tuple[str, bytes], str] = {}
+        self._pods: dict[bytes, str] = {}
+        self._children: dict[tuple[str, bytes], str] = {}
 
     def has_any(self, lines: Sequence[bytes], shapes: Iterable[bytes]) -> bool:
         """Whether any of ``lines``, which have these shapes, is wrapped in any way. Call it on all lines in turn."""
@@ -115,7 +120,7 @@ class Wrapping:
         for layer in range(LAYERS):
             if layer:
                 self._look(layer, rows.lines)
-                if not self._prefixes[layer].any and not any(line.startswith(b'{"') for line in rows.lines):
+                if not self._prefixes[layer].any and not any(map(_is_wrapped, rows.lines)):
                     break
             self._take_prefixes_off(layer, rows)
             rows = _without_json(rows)
@@ -124,22 +129,35 @@ class Wrapping:
 
     def _take_prefixes_off(self, layer: int, rows: _Rows) -> None:
         lines, names, written = rows.lines, rows.names, rows.written
-        learned, strip = self._prefixes[layer].any, self._prefixes[layer].strip
+        pods = any(line.startswith(b"[pod/") for line in lines)
+        if pods:
+            for index, line in enumerate(lines):
+                head, _, text = line.partition(b"] ")
+                name = self._pods.get(head) or self._pod(line)
+                if name:
+                    names[index], lines[index] = name, text
+        prefixes = self._prefixes[layer]
+        if prefixes.any:
+            strip = prefixes.strip
+            for index, line in enumerate(lines):
+                name, time, lines[index] = strip(line)
+                if name and not (pods and names[index]):
+                    names[index] = name
+                if time is not None:
+                    written[index] = time
         for index, line in enumerate(lines):
-            name, time, text = "", None, line
-            pod = _POD.match(line) if line[:5] == b"[pod/" else None
-            if pod:
-                text = line[pod.end() :]
-            if learned:
-                name, time, text = strip(text)
-            if time is None and text[:2] == b"20" and (match := _TIME.match(text)):
-                time = match[1]
-                text = text[match.end() :]
-            lines[index] = text
-            if pod or name:
-                names[index] = self._name("", pod) if pod else name
-            if time is not None:
-                written[index] = time
+            if line[:2] == b"20" and (match := _TIME.match(line)):
+                written[index] = written[index] or match[1]
+                lines[index] = line[match.end() :]
+
+    def _pod(self, line: bytes) -> str:
+        match = _POD.match(line)
+        if match is None:
+            return ""
+        name = f"{match[1].decode(errors='replace')}/{match[2].decode(errors='replace')}"
+        if len(self._pods) < _NAMES:
+            self._pods[match[0].rstrip(b"] ")] = name
+        return name
 
     def _without_ports(self, rows: _Rows) -> _Rows:
         """Each child of a router under its port; the router's own lines keep their name."""
@@ -150,39 +168,42 @@ class Wrapping:
         lines, names = list(rows.lines), list(rows.names)
         for index, match in matches:
             lines[index] = lines[index][match.end() :]
-            names[index] = self._name(names[index], match)
+            names[index] = self._child(names[index], match[1])
         return _Rows(lines, names, rows.numbers, rows.written, rows.sizes)
 
-    def _name(self, of: str, match: re.Match[bytes]) -> str:
-        """The name of a pod, or of a child of ``of``, whose name it has up to the container's."""
-        known = self._names.get((of, match[0]))
+    def _child(self, of: str, port: bytes) -> str:
+        """The name of the child at ``port`` of the server ``of``, in front of the name of its container."""
+        known = self._children.get((of, port))
         if known is None:
-            told = b"/".join(match.groups()).decode(errors="replace")
             pod, slash, container = of.partition("/")
-            if match.re is PORT:
-                told = f"{pod}:{told}{slash}{container}" if of else f"port {told}"
-            known = told
-            if len(self._names) < _NAMES:
-                self._names[of, match[0]] = known
+            known = f"{pod}:{port.decode()}{slash}{container}" if of else f"port {port.decode()}"
+            if len(self._children) < _NAMES:
+                self._children[of, port] = known
         return known
 
 
 def _without_json(rows: _Rows) -> _Rows:
     """The texts of lines that are JSON objects; other lines stay."""
-    found = messages(rows.lines)
-    if found is None:
+    told = messages(rows.lines, rows.written)
+    if told is None:
         return rows
-    out = _Rows()
-    columns = zip(found, rows.lines, rows.names, rows.numbers, rows.written, rows.sizes, strict=True)
-    for message, line, name, number, written, size in columns:
-        told = Message((line,), written) if message is None else message
-        for place, text in enumerate(told.lines):
-            out.lines.append(text if message is None else without_colours(text))
-            out.names.append(told.name or name)
-            out.numbers.append(number)
-            out.written.append(written if told.time is None else told.time)
-            out.sizes.append(0 if place else size)
-    return out
+    names = rows.names
+    if told.names:
+        names = [told.names.get(index, name) for index, name in enumerate(names)]
+    out = _Rows(names=names, numbers=rows.numbers, written=told.times, sizes=rows.sizes)
+    out.lines = [without_colours(text) for text in told.texts if isinstance(text, bytes)]
+    if len(out.lines) == len(rows.lines):
+        return out
+    several = _Rows()
+    columns = zip(told.texts, names, rows.numbers, told.times, rows.sizes, strict=True)
+    for text, name, number, time, size in columns:
+        for place, line in enumerate([text] if isinstance(text, bytes) else text):
+            several.lines.append(without_colours(line))
+            several.names.append(name)
+            several.numbers.append(number)
+            several.written.append(time)
+            several.sizes.append(0 if place else size)
+    return several
 
 
 def _by_name(rows: _Rows) -> dict[str, Unwrapped]:

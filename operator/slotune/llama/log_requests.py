@@ -97,6 +97,10 @@ class RequestTotals:
         self._most_busy: int | None = None
         self._slowest = -1.0
         self._example: Line | None = None
+        self._slowest_beside = -1.0
+        self._example_beside: Line | None = None
+        self._others: dict[bytes, int] = {}
+        """Slot to the requests that were at work when its last one was taken up."""
         self._prompt: tuple[float, int] | None = None
         """Of the request whose lines are being read: milliseconds and tokens of its prompt."""
         self._computed: int | None = None
@@ -144,6 +148,7 @@ class RequestTotals:
         if slot in busy:
             self._taken_twice[slot] = self._taken_twice.get(slot, 0) + 1
         elif len(busy) < _SLOTS:
+            self._others[slot] = len(busy)
             busy.add(slot)
         if self._most_busy is None or len(busy) > self._most_busy:
             self._most_busy = len(busy)
@@ -186,6 +191,8 @@ class RequestTotals:
             self._follow_stop(number, line, *self._stopped)
         if ms > self._slowest:
             self._slowest, self._example = ms, Line(number, quote(line))
+        if ms > self._slowest_beside and self._others.get(_slot(line)):
+            self._slowest_beside, self._example_beside = ms, Line(number, quote(line))
 
     def _follow_stop(self, number: int, line: bytes, stopped_at: int, length: int, task: bytes) -> None:
         """Times that come right behind a ``stop processing`` without times of its own are those of its request."""
@@ -248,6 +255,7 @@ class RequestTotals:
             decode_tokens_per_s=_three(self._decode.at(shares)),
             most_busy_slots=self._most_busy,
             example=self._example,
+            example_beside=self._example_beside,
             drafted_tokens=self._drafted,
             accepted_tokens=self._accepted,
         )

@@ -48,6 +48,8 @@ class Topic(enum.StrEnum):
     CANCELLED = "Cancelled"
     SPECULATION_FAILED = "SpeculationFailed"
     OUT_OF_MEMORY = "OutOfMemory"
+    COMPUTE_FAILED = "ComputeFailed"
+    """A step that could not be computed; the server tells all requests in it, and goes on."""
     DEBUG_LINE = "DebugLine"
     """A line that only a high verbosity prints."""
     SLOW_PROMPT = "SlowPrompt"
@@ -94,6 +96,9 @@ class RequestTimings:
     """Most requests between ``processing task`` and their end at one time."""
     example: Line | None = None
     """The line of the slowest prompt."""
+    example_beside: Line | None = None
+    """The line of the slowest prompt that was taken up while other requests were at work; None also where timings do
+    not name their slot."""
     drafted_tokens: int = 0
     accepted_tokens: int = 0
 

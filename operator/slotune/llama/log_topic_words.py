@@ -58,6 +58,13 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
             rb"|unable to allocate \S+ buffer|insufficient memory \(attempted"
         ),
     ),
+    (
+        Topic.COMPUTE_FAILED,
+        (
+            rb"(?:Compute error|Invalid input batch)\. i = |failed to decode, ret = -[1-9]|failed to compute graph"
+            rb"|(?:vk::|Error)DeviceLost|[Dd]evice lost|device-side assert"
+        ),
+    ),
     (Topic.SLOW_PROMPT, rb"prompt processing, n_tokens = +\d+, progress"),
 )
 """Of builds of all ages."""

@@ -10,6 +10,7 @@ from slotune.diagnose.finding import Confidence, Severity
 from slotune.diagnose.rules.batch import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Line
+from slotune.llama.log_stream import LogReader
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import (
     NOTHING,
@@ -79,11 +80,12 @@ def stalled(
     seconds: float,
     batch: int | None,
     speeds: tuple[float, float, float] = HELD_UP,
-    within_s: float = 60.0,
+    *,
+    beside: bool = True,
 ) -> Symptoms:
     example = Line(77, SLOWEST.format(ms=1e3 * seconds, tokens=tokens))
-    requests = timings(decode_tokens_per_s=speeds, example=example)
-    return of(log=log(requests=requests, facts={} if batch is None else {"batch_size": batch}, seconds=within_s))
+    requests = timings(decode_tokens_per_s=speeds, example=example, example_beside=example if beside else None)
+    return of(log=log(requests=requests, facts={} if batch is None else {"batch_size": batch}))
 
 
 def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
@@ -101,7 +103,46 @@ def test_a_stall_that_shows_in_the_answers_is_found_without_the_size_of_the_batc
 
 
 def test_a_long_prompt_that_may_have_been_alone_is_no_alarm() -> None:
-    found(RULES, "SLT021", stalled(1600, 8.0, 2048, within_s=600.0), Severity.INFO)
+    found(RULES, "SLT021", stalled(1600, 8.0, 2048, beside=False), Severity.INFO)
+
+
+def request(slot: int, task: int, tokens: int, prompt_ms: float, answer_ms: float = 1000.0) -> tuple[str, str]:
+    """The lines by which a request of 20 tokens begins, and those by which it ends."""
+    of_it = f"id {slot:2d} | task {task} |"
+    return (
+        f"slot launch_slot_: {of_it} processing task, is_child = 0\n",
+        (
+            f"slot print_timing: {of_it} prompt eval time = {prompt_ms:.2f} ms / {tokens} tokens\n"
+            f"slot print_timing: {of_it}        eval time = {answer_ms:.2f} ms / 20 tokens\n"
+            f"slot      release: {of_it} stop processing: n_tokens = {tokens + 19}, truncated = 0\n"
+        ),
+    )
+
+
+def served(*lines: str) -> Symptoms:
+    start = "build: 11434 (1af25fa1) with cc for x86_64-linux-gnu\nsrv  llama_server: model loaded\n"
+    reader = LogReader("server.log")
+    reader.feed((start + "".join(lines)).encode())
+    (story,) = reader.finish()
+    return of(log=story, pod=pod("-b", "2048"))
+
+
+ALONE = [line for task in range(10) for line in request(0, task, 20, 100.0, 400.0)]
+SIX = [request(slot, 20 + slot, 20, 300.0, 4000.0) for slot in range(6)]
+LONG = request(7, 99, 1600, 8000.0)
+
+
+def test_a_long_prompt_that_came_when_nobody_else_was_there_stalled_nobody() -> None:
+    """Others did run together, and answers did differ in speed, only at other times."""
+    together = [one[0] for one in SIX] + [one[1] for one in SIX]
+    assert is_clear(RULES, "SLT021", served(*ALONE, *together, *LONG))
+
+
+def test_a_long_prompt_that_came_while_others_ran_stalled_them() -> None:
+    began, ended = [one[0] for one in SIX], [one[1] for one in SIX]
+    said = found(RULES, "SLT021", served(*ALONE, *began, LONG[0], *ended, LONG[1]))
+    assert "all other answers wait 8.0 s" in said.sentence
+    assert "task 99 |" in said.evidence[0].text
 
 
 def test_small_pieces_on_a_cpu_are_told_and_alarm_nobody() -> None:

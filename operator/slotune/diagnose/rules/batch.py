@@ -12,7 +12,7 @@ from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity,
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import LogStory, RequestTimings, Topic
+from slotune.llama.log_story import Line, RequestTimings, Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -94,8 +94,6 @@ FINER_STEP: Final = 512
 """--batch-size that gives running answers a token four times as often as the default does."""
 LONG_PAUSE_S: Final = 1.0
 """A reader notices when an answer stands still for a second."""
-BESIDE: Final = 1.5
-"""Requests at work on average, from which on a long prompt hardly finds the server empty."""
 HALVED: Final = 0.5
 """The slowest tenth of answers at less than this part of the fastest tenth's speed was held up by something."""
 CROWDED: Final = 0.3
@@ -144,7 +142,7 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     requests = None if log is None else log.requests
-    slowest = None if log is None else _slowest_prompt(log)
+    slowest = None if requests is None else _slowest_prompt(requests)
     if log is None or requests is None or requests.most_busy_slots is None or slowest is None:
         return Undecided("a log of the server under load: --log FILE")
     if requests.most_busy_slots < 2:
@@ -154,26 +152,35 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     step = tokens if batch is None else min(batch.value, tokens)
     pause_s, finer_s = took_s * step / tokens, took_s * min(FINER_STEP, tokens) / tokens
     if pause_s < LONG_PAUSE_S:
-        return Clear(f"a step of the slowest prompt keeps others waiting for {pause_s:.2f} s", work.line_of(log))
+        return Clear(f"a step of the slowest prompt keeps others waiting for {pause_s:.2f} s", _line(requests))
     if finer_s > HALVED * pause_s:
-        return Clear(f"the slowest prompt has {tokens:,} tokens: smaller steps would be no shorter", work.line_of(log))
+        return Clear(f"the slowest prompt has {tokens:,} tokens: smaller steps would be no shorter", _line(requests))
     lost = _held_up(requests)
     if batch is None and lost is None:
         return Undecided(f"--batch-size: a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
     felt = "" if lost is None else f", and the slowest tenth of answers lost {100 * lost:.0f} % of their speed"
     known = () if batch is None else (batch.evidence,)
     slow = log.seen.get(Topic.SLOW_PROMPT)
-    crowded = (work.pressed(log, 1) or 0.0) >= BESIDE  # else the long prompt may well have been alone
+    beside = requests.example_beside is not None  # else the long prompt may well have been alone
     return Finding(
         NEIGHBOURS_STALL,
         f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all "
         f"other answers wait {pause_s:.1f} s{felt}",
-        (*work.line_of(log), *known, *(() if slow is None else (work.quoted(slow),))),
-        Severity.INFO if lost is None or not crowded else Severity.WARNING,
-        Confidence.LIKELY if lost is not None and batch is not None and crowded else Confidence.POSSIBLE,
+        (*_line(requests), *known, *(() if slow is None else (work.quoted(slow),))),
+        Severity.INFO if lost is None or not beside else Severity.WARNING,
+        Confidence.LIKELY if lost is not None and batch is not None and beside else Confidence.POSSIBLE,
         Cost(speed_share=lost),
         f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
     )
+
+
+def _example(requests: RequestTimings) -> Line | None:
+    return requests.example_beside or requests.example
+
+
+def _line(requests: RequestTimings) -> tuple[Evidence, ...]:
+    example = _example(requests)
+    return () if example is None else (Evidence(Source.LOG, example.text, example.number),)
 
 
 def _held_up(requests: RequestTimings) -> float | None:
@@ -238,9 +245,9 @@ def _prompt_tokens(symptoms: Symptoms) -> float | None:
     return requests.prompt_tokens / requests.requests if requests is not None and requests.requests else None
 
 
-def _slowest_prompt(log: LogStory) -> tuple[float, int] | None:
-    """(Seconds, tokens computed) of the slowest prompt."""
-    example = None if log.requests is None else log.requests.example
+def _slowest_prompt(requests: RequestTimings) -> tuple[float, int] | None:
+    """(Seconds, tokens computed) of the slowest prompt that others ran beside; of any where that is not known."""
+    example = _example(requests)
     match = None if example is None else _TIMINGS.search(example.text)
     return (float(match[1]) / 1e3, int(match[2])) if match is not None and int(match[2]) > 0 else None
 

@@ -8,6 +8,7 @@ from typing import Final
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules.computing import goes_on
 from slotune.diagnose.rules.host_memory import cure_of
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.llama.failure_words import in_flags
@@ -111,6 +112,8 @@ def ended(symptoms: Symptoms) -> Finding | Clear | Undecided:
     failure = log.failure
     if failure is None:
         return Clear("the log holds no error that ended it") if log.lines else Undecided("the server's log, or its end")
+    if goes_on(symptoms):
+        return Clear("it goes on all the same, which is a finding of its own")
     if failure.failure_class.is_memory:
         return Clear("memory ran out, which is a finding of its own")
     if log.starts > 1 or (pod is not None and (pod.restarts or pod.last_exit is not None)):

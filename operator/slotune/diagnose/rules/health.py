@@ -10,7 +10,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules import ending, work
+from slotune.diagnose.rules import computing, ending, work
 from slotune.diagnose.rules.placement import build_of, fact, heard, said, shown, stated
 from slotune.diagnose.rules.settings import batch_size, has_defaults
 from slotune.diagnose.symptoms import ServerLook, Symptoms
@@ -270,7 +270,14 @@ def _config_file(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return Clear("no ini file was read") if said(log) else Undecided("a log that holds the server's start")
 
 
-ENTRIES: Final = (WEDGED, ending.RESTARTING, SPECULATION_FAILED, CONFIG_FILE_BEHIND_FLAGS, ending.ENDED)
+ENTRIES: Final = (
+    WEDGED,
+    ending.RESTARTING,
+    SPECULATION_FAILED,
+    CONFIG_FILE_BEHIND_FLAGS,
+    ending.ENDED,
+    computing.COMPUTE_FAILS,
+)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(WEDGED.id, Item.HEALTH, _wedged),
@@ -278,4 +285,5 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(SPECULATION_FAILED.id, Item.HEALTH, _speculation_failed),
     Rule(CONFIG_FILE_BEHIND_FLAGS.id, Item.HEALTH, _config_file),
     Rule(ending.ENDED.id, Item.HEALTH, ending.ended),
+    Rule(computing.COMPUTE_FAILS.id, Item.HEALTH, computing.compute_fails),
 )

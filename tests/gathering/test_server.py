@@ -418,7 +418,7 @@ async def test_plain_words_to_a_port_for_tls_are_told_as_such() -> None:
         ("http://exa mple", "is no address"),
         ("\x1b[31mhttp//", "must begin with"),
         ("http://xn--a.invalid", "is no address"),
-        ("unix:///run/llama.sock", "must be an address such as"),
+        ("unix:///run/llama.sock", "is a Unix socket, which can't be asked"),
     ],
 )
 async def test_what_is_no_address_is_refused_before_anything_is_sent(url: str, want: str) -> None:
@@ -491,6 +491,17 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: P
         told = await refusal(f"https://127.0.0.1:{port}")
     assert "its certificate is not trusted here" in told
     assert "SSL_CERT_FILE" in told
+
+
+async def test_a_file_of_authorities_that_can_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    async with raw(b"", tls=server_tls(tmp_path)) as port:
+        for name in ("ca.pem", "missing.pem"):
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / name))
+            told = await refusal(f"https://127.0.0.1:{port}")
+            assert f"SSL_CERT_FILE names {tmp_path / name}, which holds none that can be read" in told
 
 
 LOADING = said(

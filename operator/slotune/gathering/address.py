@@ -37,6 +37,9 @@ def base_address(url: str) -> str:
     if "@" in parts.netloc:
         cure = "has a name or password in it, which would be printed: leave it out; a key goes into --api-key-file FILE"
         raise InvalidInputError("--url", None, cure)
+    if parts.scheme in {"unix", "http+unix"}:
+        cure = f"is a Unix socket, which can't be asked: let the server listen on a port, {_EXAMPLE}"
+        raise InvalidInputError("--url", _shown(text), cure)
     if "://" not in text:
         raise InvalidInputError("--url", _shown(text), f"must begin with http:// or https://, {_EXAMPLE}")
     if not _is_plain(parts.netloc):

@@ -168,7 +168,7 @@ def _told(error: httpx.HTTPError) -> tuple[Cause, str]:
     for one in _behind(error):
         cause = _CAUSES.get(type(one))
         if cause is not None:
-            said = one.verify_message if isinstance(one, ssl.SSLCertVerificationError) else ""
+            said = _untrusted(one) if isinstance(one, ssl.SSLCertVerificationError) else ""
             return cause, f"{cause.value} ({said})" if said else cause.value
         if isinstance(one, ssl.SSLError):
             return Cause.NO_TLS, Cause.NO_TLS.value
@@ -179,6 +179,17 @@ def _told(error: httpx.HTTPError) -> tuple[Cause, str]:
     if isinstance(error, httpx.ConnectError):
         return Cause.NO_WAY, Cause.NO_WAY.value
     return Cause.HUNG_UP, Cause.HUNG_UP.value
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    """What is wrong with a certificate, and with the file that should vouch for it, which is left out in silence."""
+    file = os.environ.get("SSL_CERT_FILE")
+    if file:
+        try:
+            ssl.create_default_context(cafile=file)
+        except OSError:  # SSLError too
+            return f"{error.verify_message}; SSL_CERT_FILE names {file}, which holds none that can be read"
+    return error.verify_message
 
 
 _CAUSES: Mapping[type[BaseException], Cause] = {

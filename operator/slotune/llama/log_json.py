@@ -15,7 +15,7 @@ from typing import Final
 from slotune.llama.log_old_builds import as_old_line
 from slotune.llama.log_prefixes import in_seconds
 
-__all__ = ["Messages", "messages"]
+__all__ = ["Messages", "any_begins", "messages", "without_colours"]
 
 _LATEST: Final = 1e18
 """No clock is beyond it, whatever its unit."""
@@ -36,11 +36,30 @@ _LEVELS: Final = {"debug": "D ", "info": "I ", "warn": "W ", "warning": "W ", "e
 _HAS_LEVEL = re.compile(
     r"(?:\[ {0,3}\d{2,5}\]|\d+\.\d\d\.\d{3}\.\d{3}|[IWEDT]) "  # a child's port, a time stamp of its own, a level
 )
+_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
+"""How UTF-16 and UTF-8 begin on Windows."""
+_COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
 _OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b]*)\\n"\}')
 """A message of ``--log-jsonl`` without anything that JSON escapes: most are such, and need no decoder."""
 _OWN_LEVELS: Final = {name.encode(): letter.encode() for name, letter in _LEVELS.items()}
 _DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b]*)\\n","stream":"std\w{3}","time":"([^"\\]*)"\}')
 """The same of Docker."""
+
+
+def without_colours(text: bytes) -> bytes:
+    """``text`` without what a terminal would take as a colour, and without what no log should have."""
+    if text.startswith(_MARKS):
+        text = text.lstrip(b"\xff\xfe\xef\xbb\xbf")
+    if b"\x1b" in text:
+        text = _COLOUR.sub(b"", text)
+    if b"\r" in text:
+        text = text.replace(b"\r", b"")
+    return text.replace(b"\0", b"") if b"\0" in text else text
+
+
+def any_begins(lines: Sequence[bytes], start: bytes) -> bool:
+    """Whether any line begins with ``start``; asked of all together, which is faster."""
+    return b"\n" + start in b"\n".join((b"", *lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,7 @@ class Messages:
 
 def messages(lines: Sequence[bytes], times: Sequence[float | bytes | None]) -> Messages | None:
     """What ``lines`` with these times beside them say; None: none of them is a JSON object."""
-    if not any(line.startswith(b'{"') for line in lines):
+    if not any_begins(lines, b'{"'):
         return None
     told = Messages(list(lines), list(times), {})
     texts, written = told.texts, told.times
@@ -77,7 +96,8 @@ def messages(lines: Sequence[bytes], times: Sequence[float | bytes | None]) -> M
         if not isinstance(document, dict) or text is None:
             texts[index] = []
             continue
-        texts[index] = text.encode(errors="replace").split(b"\n") if "\n" in text else text.encode(errors="replace")
+        said = without_colours(text.encode(errors="replace"))
+        texts[index] = said.split(b"\n") if b"\n" in said else said
         if (time := _time(document)) is not None:
             written[index] = time
         if name := _home(document):

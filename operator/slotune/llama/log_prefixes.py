@@ -26,7 +26,7 @@ _FRACTION = rb"(?:[.,]\d{1,9})?"
 _CLOCK = rb"\d{1,2}:\d\d:\d\d" + _FRACTION
 _TIMES: Final = (
     rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?\d{4}[-/]\d\d[-/]\d\d(?:[T _]+" + _CLOCK + _ZONE + rb")?",
-    rb"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb"(?: \d{4}(?!\d))?",
+    rb"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb"(?: \d{4}(?![\d/-]))?",
     rb"\d{1,2}[-/.](?:\d\d|[A-Z][a-z]{2})[-/.]\d{4}[T :]+" + _CLOCK + rb"(?: [+-]\d{4})?",
     rb"\d\d[-/]\d\d[T ]" + _CLOCK,
     rb"[IWEF]\d{4} " + _CLOCK,
@@ -62,7 +62,8 @@ _PIECE = re.compile(
 )
 _QUOTE = re.compile(rb'(?:[A-Za-z_@.]+=)?"')
 _QUOTED = re.compile(rb'((?:[^"\\]++|\\.|"")*)')
-_ESCAPED = re.compile(rb'\\(["\\])|""')
+_ESCAPED = re.compile(rb"\\(.)")
+_ESCAPES: Final = {b"t": b"\t", b"n": b"", b"r": b""}
 _STAMPED = re.compile(rb"\d+\.\d\d\.\d{3}\.\d{3} [IWEDT] ")
 """How llama-server's own lines begin with ``--log-timestamps`` and ``--log-prefix``, which are the default."""
 _DATED = re.compile(rb"\[\d{4}-")
@@ -208,17 +209,17 @@ def _named(text: bytes) -> bytes:
     return b"/".join(_LABEL.findall(text)) if text[:1] == b"{" else text
 
 
-def _taken_apart(line: bytes) -> tuple[tuple[_Piece, ...], int] | None:
+def _taken_apart(line: bytes, *, inside: bool = False) -> tuple[tuple[_Piece, ...], int] | None:
     """The pieces in front of a line of llama-server's, and the blanks behind them; None: it is not such a line."""
     pieces: list[_Piece] = []
     place = blanks = 0
     for _ in range(_PIECES):
-        if _is_own(line[place:], inside=place > 0):
+        if _is_own(line[place:], inside=inside or place > 0):
             return tuple(pieces), blanks
         match = _PIECE.match(line, place)
         if match is None or (b'"' in match["before"] and b'"' not in match["after"]):
             quote = _QUOTE.match(line, place)
-            if quote is None or not pieces or _taken_apart(_unquoted(line[quote.end() :])) is None:
+            if quote is None or not pieces or _taken_apart(_unquoted(line[quote.end() :]), inside=True) is None:
                 return None
             return (*pieces, _Piece(quote[0], "quote", b"", b"")), 0
         kind = next(kind for kind in _KINDS if match[kind] is not None)
@@ -284,4 +285,6 @@ def _unquoted(text: bytes) -> bytes:
     inner = match[1] if match else text
     if b"\\" not in inner and b'"' not in inner:
         return inner
-    return _ESCAPED.sub(lambda found: found[1] or b'"', inner)
+    if b'""' in inner:  # the way of CSV, which leaves backslashes alone
+        return inner.replace(b'""', b'"')
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), inner)

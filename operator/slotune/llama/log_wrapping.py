@@ -13,14 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, overload
 
-from slotune.llama.log_json import messages
+from slotune.llama.log_json import any_begins, messages, without_colours
 from slotune.llama.log_prefixes import PORT, Prefixes, seconds_of
 
 __all__ = ["Stamps", "Unwrapped", "Wrapping", "without_colours"]
-
-_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
-"""How UTF-16 and UTF-8 begin on Windows."""
-_COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
 
 _POD = re.compile(rb"\[pod/([^\]/\s]+)/([^\]\s]+)\] ?")
 _TIME = re.compile(
@@ -30,6 +26,8 @@ _TIME = re.compile(
 _WRAPPED: Final = (b'{"', b"[pod/", b"[]", b"T::", b"::")
 """How the shapes of wrapped lines begin: JSON, a pod, a port, a date and a time, which are signs without digits."""
 
+_TAKEN: Final = (b'{"', b"[pod/", b"20")
+"""How lines begin that are wrapped in what need not be learned."""
 LAYERS: Final = 4
 """Prefixes and JSON objects within each other that are taken off."""
 _NAMES: Final = 1024
@@ -81,21 +79,6 @@ class _Rows:
     sizes: list[int] = field(default_factory=list)
 
 
-def _is_wrapped(line: bytes) -> bool:
-    return line.startswith((b'{"', b"[pod/", b"20"))
-
-
-def without_colours(text: bytes) -> bytes:
-    """``text`` without what a terminal would take as a colour, and without what no log should have."""
-    if text.startswith(_MARKS):
-        text = text.lstrip(b"\xff\xfe\xef\xbb\xbf")
-    if b"\x1b" in text:
-        text = _COLOUR.sub(b"", text)
-    if b"\r" in text:
-        text = text.replace(b"\r", b"")
-    return text.replace(b"\0", b"") if b"\0" in text else text
-
-
 class Wrapping:
     """Finds out how a log is wrapped, and unwraps it."""
 
@@ -120,7 +103,7 @@ class Wrapping:
         for layer in range(LAYERS):
             if layer:
                 self._look(layer, rows.lines)
-                if not self._prefixes[layer].any and not any(map(_is_wrapped, rows.lines)):
+                if not self._prefixes[layer].any and not any(any_begins(rows.lines, start) for start in _TAKEN):
                     break
             self._take_prefixes_off(layer, rows)
             rows = _without_json(rows)
@@ -129,7 +112,7 @@ class Wrapping:
 
     def _take_prefixes_off(self, layer: int, rows: _Rows) -> None:
         lines, names, written = rows.lines, rows.names, rows.written
-        pods = any(line.startswith(b"[pod/") for line in lines)
+        pods = any_begins(lines, b"[pod/")
         if pods:
             for index, line in enumerate(lines):
                 head, _, text = line.partition(b"] ")
@@ -145,9 +128,10 @@ class Wrapping:
                     names[index] = name
                 if time is not None:
                     written[index] = time
-        for index, line in enumerate(lines):
+            return
+        for index, line in enumerate(lines if any_begins(lines, b"20") else ()):
             if line[:2] == b"20" and (match := _TIME.match(line)):
-                written[index] = written[index] or match[1]
+                written[index] = match[1]
                 lines[index] = line[match.end() :]
 
     def _pod(self, line: bytes) -> str:
@@ -191,14 +175,14 @@ def _without_json(rows: _Rows) -> _Rows:
     if told.names:
         names = [told.names.get(index, name) for index, name in enumerate(names)]
     out = _Rows(names=names, numbers=rows.numbers, written=told.times, sizes=rows.sizes)
-    out.lines = [without_colours(text) for text in told.texts if isinstance(text, bytes)]
+    out.lines = [text for text in told.texts if isinstance(text, bytes)]
     if len(out.lines) == len(rows.lines):
         return out
     several = _Rows()
     columns = zip(told.texts, names, rows.numbers, told.times, rows.sizes, strict=True)
     for text, name, number, time, size in columns:
         for place, line in enumerate([text] if isinstance(text, bytes) else text):
-            several.lines.append(without_colours(line))
+            several.lines.append(line)
             several.names.append(name)
             several.numbers.append(number)
             several.written.append(time)

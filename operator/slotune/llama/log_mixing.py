@@ -19,6 +19,9 @@ ENOUGH: Final = 2
 MOST_TURNS: Final = 2
 """Times that a server's own clock may go back and return without a start."""
 
+_AGES: Final = {"old_build": "2024", "build": "2025", "build_info": "2026", "engine": "2026"}
+"""Headers that name the build: a process says it in the words of one age."""
+
 MIXED: Final = (
     "the lines of two servers or more are mixed in it (or each line is there twice), so nothing of it was judged: keep "
     "a file for each server, or take `kubectl logs --prefix -l …`, whose lines can be told apart"
@@ -32,6 +35,7 @@ class Mixing:
     def __init__(self) -> None:
         self._impossible = 0
         self._first = self._first_before = ""
+        self._ages: set[str] = set()
         self._replaced: Mark | None = None
         """How far the process had come that this one replaced."""
         self._loading = self._ready = self._worked = False
@@ -49,9 +53,13 @@ class Mixing:
         if begins:
             self._replaced, self._first_before, self._first = stage, self._first, ""
             self._loading = self._ready = self._worked = False
+            self._ages.clear()
         if mark in (Mark.HEADER, Mark.EARLY, Mark.DEVICE, Mark.LOADING):
             self._new_since_ready = self._new_since_slots = True
             self._loading = self._loading or mark is Mark.LOADING
+            if (age := _AGES.get(kind.header)) is not None and age not in self._ages:
+                self._impossible += bool(self._ages)
+                self._ages.add(age)
             if kind.header and not self._first:
                 self._first = kind.header
                 other = self._first_before not in ("", kind.header)

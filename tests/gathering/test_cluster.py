@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from slotune.gathering.look_errors import (
     UnreachableClusterError,
 )
 from slotune.gathering.pod_relay import relayed
+from slotune.gathering.watching import Watch
 from slotune.tuning.errors import InvalidInputError
 from tests.gathering.api_server import ApiServer, api_server, llama_server, silent, wanting
 from tests.gathering.pods import container, container_status, crashed, deployment, event, node, pod
@@ -443,6 +445,31 @@ def test_no_kubeconfig_is_one_clear_word(tmp_path, content):
     with pytest.raises(NoClusterError, match="set KUBECONFIG") as caught:
         look_at_deployment("chat", None, kubeconfig=file)
     assert str(file) in str(caught.value)
+
+
+async def test_all_servers_are_watched_together(look):
+    look.server.put(pod("chat-5d4f-b"))
+    look.server.servers["chat-5d4f-b"] = llama_server
+    begun: list[int] = []
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    found = await look.take(watched=lambda: nullcontext(Watch(1.0, lambda: begun.append(1))))
+    assert 1.0 <= clock() - began < 3.0
+    assert [one.server.looks_at_metrics for one in found] == [3, 3]
+    assert begun == [1, 1]
+
+
+async def test_a_watch_that_is_ended_leaves_the_probe_out_and_reads_the_logs(look):
+    watch = Watch(60.0)
+    watch.enough.set()
+
+    async def probe(*_: object) -> ProbeFacts:
+        raise AssertionError
+
+    [found] = await look.take(watched=lambda: nullcontext(watch), probe=probe)
+    assert found.server.props is not None
+    assert found.probe is None
+    assert found.log is not None
 
 
 async def test_a_probe_goes_to_each_server_and_its_failure_is_a_note(look):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,22 @@ def test_users_who_hardly_feel_each_other_leave_room_for_more() -> None:
 def test_one_of_many_that_waits_for_a_moment_is_no_alarm() -> None:
     found(RULES, "SLT050", of(server=queueing(1, 1, busy=4)), Severity.INFO)
     assert is_undecided(RULES, "SLT050", of(server=queueing(2, 0, busy=4)))
+
+
+def watched(deferred: tuple[int, ...], processing: tuple[int, ...]) -> Symptoms:
+    return of(server=replace(queueing(deferred[0], deferred[-1], busy=4), deferred=deferred, processing=processing))
+
+
+def test_a_queue_that_is_gone_at_once_is_told_from_one_that_stays_by_watching() -> None:
+    moment = watched((2, 0, 0, 0, 1, 0, 0), (4, 3, 4, 2, 4, 4, 3))
+    assert is_clear(RULES, "SLT050", moment)
+    assert is_clear(RULES, "SLT051", moment)
+    assert is_clear(LOAD_RULES, "SLT100", moment)
+    waves = watched((9, 0, 8, 0, 9, 7, 9), (4, 2, 4, 3, 4, 3, 4))
+    found(RULES, "SLT050", waves)
+    assert is_clear(RULES, "SLT051", waves), "in one of seven looks a slot was changing hands"
+    idle = watched((3, 3, 4, 3, 3), (1, 1, 1, 2, 1))
+    found(RULES, "SLT051", idle)
 
 
 def test_a_busy_server_where_nobody_waits_is_clear() -> None:

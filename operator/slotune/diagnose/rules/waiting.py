@@ -15,6 +15,8 @@ __all__ = ["BRIEF", "Waiting", "room_for_more", "waiting"]
 
 BRIEF: Final = 0.5
 """Waiting requests per slot: below it a newcomer waits for less than half of a whole request, as any queue does."""
+ENOUGH_LOOKS: Final = 5
+"""From here on the mean of the looks is what a request meets; two moments may be odd ones."""
 UNDER_LOAD: Final = "a look while requests come in: --url of the busy server"
 SPARE: Final = 1.3
 """Users have speed to spare from so many times what is owed, as trials count it."""
@@ -24,11 +26,11 @@ HARDLY_SLOWER: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Requests wait in every look."""
+    """Requests wait in every look, or in the mean of many."""
 
     deferred: tuple[int, ...]
     busy: int
-    """Fewest slots at work in any look."""
+    """Fewest slots at work in any look; of many looks the median of those in which somebody waits."""
     slots: int
     evidence: tuple[Evidence, ...]
 
@@ -64,10 +66,33 @@ def waiting(symptoms: Symptoms) -> Waiting | Clear | Undecided:
         if max(busy, default=0) == 0:
             return Undecided(UNDER_LOAD)
         return Clear(f"no request waits for a slot while {max(busy)} of {count.value} are at work", (seen,))
+    if len(server.processing) == len(deferred) >= ENOUGH_LOOKS:
+        return _over_time(deferred, server.processing, count, seen)
+    return _two_looks(deferred, busy, count, seen)
+
+
+def _two_looks(
+    deferred: tuple[int, ...], busy: list[int], count: settings.Number, seen: Evidence
+) -> Waiting | Undecided:
     if min(deferred) == 0 or not busy:
-        return Undecided(f"{UNDER_LOAD}, more than once: requests waited in one look and not in another")
+        return Undecided("--watch 60 while requests come in: they waited in one look and not in another")
     at_work = Evidence(Source.METRICS, f"requests_processing {', '.join(map(str, busy))}")
     return Waiting(deferred, min(busy), count.value, (seen, at_work, count.evidence))
+
+
+def _over_time(
+    deferred: tuple[int, ...], processing: tuple[int, ...], count: settings.Number, seen: Evidence
+) -> Waiting | Clear:
+    """Of many looks: a queue that is gone at once is none, and a slot may just be changing hands in any one of them."""
+    at_work = Evidence(Source.METRICS, f"requests_processing {', '.join(map(str, processing))}")
+    busy = [busy for busy, waits in zip(processing, deferred, strict=True) if waits]
+    found = Waiting(deferred, statistics.median_high(busy), count.value, (seen, at_work, count.evidence))
+    if min(deferred) == 0 and found.rounds < BRIEF:
+        words = (
+            f"requests wait for a moment at most: in {len(busy)} of {len(deferred)} looks, {found.rounds:.2g} per slot"
+        )
+        return Clear(f"{words} in the mean", found.evidence)
+    return found
 
 
 def room_for_more(symptoms: Symptoms) -> tuple[bool, str, Evidence | None] | None:

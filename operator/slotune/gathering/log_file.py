@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from slotune.llama.foreign_logs import host_notes, hosts, looks_like
-from slotune.llama.log_story import LogStory
+from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.log_stream import LogReader
 from slotune.tuning.errors import InvalidInputError
 
@@ -39,7 +39,7 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
     stories = reader.finish()
     host = hosts(reader.sample)
     kind = None if host else looks_like(reader.sample)
-    servers = tuple(story for story in stories if _is_server(story, other_program=kind is not None))
+    servers = tuple(story for story in stories if _is_server(story, other_program=bool(kind or host)))
     if any(not story.mixed for story in servers):
         alone = host_notes(host) if len(stories) == 1 else ()
         return tuple(replace(story, notes=(*story.notes, *alone)) for story in servers)
@@ -57,7 +57,7 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
 
 
 def _is_server(story: LogStory, *, other_program: bool) -> bool:
-    """Whether it is llama-server's: it has what only that says, or died with words of llama.cpp and no other program's.
+    """Whether it is llama-server's: it has what only that says, or trouble, in llama.cpp's words and no other program's.
 
     A server that can't read its arguments, or its model at ``-lv 1``, says nothing that only a server says.
     """
@@ -67,7 +67,8 @@ def _is_server(story: LogStory, *, other_program: bool) -> bool:
         return True
     if other_program:
         return False
-    return story.requests is not None or (story.engine_lines > 0 and (bool(story.seen) or story.failure is not None))
+    trouble = story.failure is not None or bool(set(story.seen) - {Topic.LAYERS_OFFLOADED})
+    return story.requests is not None or (story.engine_lines > 0 and trouble)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def read_log(path: Path | Literal["-"]) -> tuple[LogStory, ...]:
 
 
 def _is_server(story: LogStory, *, other_program: bool) -> bool:
-    """Whether it is llama-server's: it has what only that says, or trouble, in llama.cpp's words and no other program's.
+    """Whether it is llama-server's: it has what only that says, or trouble in words of llama.cpp and of nothing else.
 
     A server that can't read its arguments, or its model at ``-lv 1``, says nothing that only a server says.
     """

@@ -115,10 +115,15 @@ def model(*layers: LayerCache) -> ModelFacts:
 
 
 def test_prompts_read_from_the_start_because_of_a_window_are_found() -> None:
-    said = found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 20}, timings(40))))
+    said = found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 20, SIMILAR: 30}, timings(40))))
     assert said.sentence.startswith("20 of 40 prompts were read from the start")
     assert said.cost.ttft_share == pytest.approx(0.5)
-    found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 1}, timings(40))), Severity.INFO)
+    found(RULES, "SLT041", of(log=log({Topic.FULL_REPROCESSING: 1, SIMILAR: 30}, timings(40))), Severity.INFO)
+
+
+def test_prompts_that_share_no_more_than_a_templates_first_words_lose_nothing_to_a_window() -> None:
+    unrelated = of(log=log({Topic.FULL_REPROCESSING: 38, OLDEST: 40}, timings(40)))
+    assert found(RULES, "SLT041", unrelated, Severity.INFO).cost.ttft_share is None
 
 
 def test_a_window_is_ruled_out_by_the_model_or_by_a_log_that_would_say_so() -> None:

@@ -109,7 +109,8 @@ def _one_by_one(
 
 def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
     probe = symptoms.probe
-    if probe is None or probe.stream_s is None or probe.stream_made_s is None:
+    reading_s = None if probe is None else work.reading_s(probe)
+    if probe is None or reading_s is None or probe.stream_s is None or probe.stream_made_s is None:
         return Undecided("--probe, sent the way that users' requests go")
     came = Evidence(Source.PROBE, f"from the first token to the last: {probe.stream_s:.2f} s as they came in")
     made = Evidence(Source.PROBE, f"{probe.stream_made_s:.2f} s as the server made them")
@@ -118,7 +119,7 @@ def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if probe.stream_made_s < STREAM_S:
         return Undecided("--probe of a longer answer: this one was over too soon to tell")
     held_s = probe.stream_made_s - probe.stream_s
-    first_token_s = probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    first_token_s = probe.overhead_s + reading_s
     return Finding(
         PROXY_BUFFERS,
         f"an answer that took the server {probe.stream_made_s:.2f} s came in within {probe.stream_s:.2f} s: its first "
@@ -131,10 +132,11 @@ def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 def _reconnects(symptoms: Symptoms) -> Finding | Clear | Undecided:
     probe = symptoms.probe
-    if probe is None or probe.connect_s is None:
+    reading_s = None if probe is None else work.reading_s(probe)
+    if probe is None or reading_s is None or probe.connect_s is None:
         return Undecided("--probe, sent the way that users' requests go")
     seen = Evidence(Source.PROBE, f"a new connection: {probe.connect_s:.3f} s")
-    first_token_s = probe.connect_s + probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    first_token_s = probe.connect_s + probe.overhead_s + reading_s
     share = probe.connect_s / first_token_s
     if probe.connect_s < FELT_S or share < LARGE_PART:
         return Clear(f"a new connection takes {1e3 * probe.connect_s:.0f} ms", (seen,))

@@ -34,8 +34,8 @@ MOSTLY: Final = 0.5
 """A cache that serves more than half of a prompt works."""
 LONG_PROMPT: Final = 64
 """Tokens. What a shorter prompt could save is not worth a word."""
-ENOUGH_TOKENS: Final = 2000
-"""Prompt tokens of which a share is told where the number of requests is not known."""
+ENOUGH_TOKENS: Final = 20_000
+"""Prompt tokens of which a share is told where the number of requests is not known: fewer may be one prompt."""
 SEVERAL: Final = 3
 """Once may be chance, twice a coincidence."""
 OFTEN: Final = 0.1
@@ -68,6 +68,8 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
     known, log = work.cached_share(symptoms), symptoms.log
     if known is None:
         return None
+    if (textless := _makes_no_text(symptoms)) is not None:
+        return Clear("it makes no text, and keeps nothing of what it reads", (textless,))
     picked, share = _picked(symptoms)
     if log is not None and picked >= SEVERAL and share >= OFTEN and known[0] < min(HARDLY, HALF * share * _least(log)):
         return Finding(
@@ -89,6 +91,17 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
             Confidence.POSSIBLE,
         )
     return None
+
+
+def _makes_no_text(symptoms: Symptoms) -> Evidence | None:
+    """Who says that it serves embeddings or ranks, of which no prompt is kept."""
+    for flag in ("--embedding", "--rerank"):
+        if (setting := settings.stated(symptoms, flag)) is not None:
+            return settings.said(setting)
+    server = symptoms.server
+    if server is None or work.total(server, "tokens_predicted_total") != 0 or not work.total(server, "n_decode_total"):
+        return None
+    return Evidence(Source.METRICS, "tokens_predicted_total 0")
 
 
 def _picked(symptoms: Symptoms) -> tuple[int, float]:
@@ -180,14 +193,18 @@ def _window(symptoms: Symptoms) -> Finding | Clear | Undecided:
             return Clear(f"none of {log.requests.requests} prompts had to be read from the start")
         return Undecided(f"{A_TRACE}, or --model FILE")
     requests = max(count, 0 if log.requests is None else log.requests.requests)
-    share = count / requests
+    # The line also comes for prompts that share no more than their template's first words; a slot that was picked for
+    # what it holds says that more was lost.
+    picked, _ = _picked(symptoms)
+    lost = min(count, picked)
+    share = lost / requests
     return Finding(
         SLIDING_WINDOW,
         f"{count} of {requests} prompts were read from the start, because the model had forgotten their beginning",
         (work.quoted(log.seen[Topic.FULL_REPROCESSING]), *work.line_of(log)),
-        Severity.WARNING if share >= OFTEN and count >= SEVERAL else Severity.INFO,
+        Severity.WARNING if share >= OFTEN and lost >= SEVERAL else Severity.INFO,
         # How much of them was in the slot is not said: at most these requests lost all their prefill.
-        cost=Cost(ttft_share=share),
+        cost=Cost(ttft_share=share if lost else None),
     )
 
 

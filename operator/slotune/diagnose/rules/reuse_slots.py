@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -80,9 +81,10 @@ def _least_similarity(symptoms: Symptoms) -> tuple[float, Evidence] | None:
     setting = settings.stated(symptoms, "-sps")
     if setting is not None:
         try:
-            return float(setting.values[0]), settings.said(setting)
+            stated = float(setting.values[0])
         except ValueError:
             return None
+        return (stated, settings.said(setting)) if math.isfinite(stated) else None
     seen = None if symptoms.log is None else symptoms.log.seen.get(Topic.SLOT_BY_SIMILARITY)
     match = None if seen is None else _THRESHOLD.search(seen.last.text)
     if seen is not None and match is not None:

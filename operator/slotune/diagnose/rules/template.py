@@ -8,6 +8,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
+from slotune.diagnose.rules import work
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
@@ -48,7 +49,7 @@ def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided("--probe: no short prompt was answered, so the network's part is not known")
     extra_s = max(0.0, probe.overhead_s - probe.short_prompt_overhead_s)
     short = Evidence(Source.PROBE, f"before a prompt of a few tokens is read: {probe.short_prompt_overhead_s:.3f} s")
-    first_token_s = probe.overhead_s + probe.prompt_tokens / probe.prefill_tokens_per_s
+    first_token_s = probe.overhead_s + (work.reading_s(probe) or 0.0)
     if extra_s < FELT_S or extra_s < LARGE_PART * first_token_s:
         return Clear(
             f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {1e3 * extra_s:.0f} ms", (whole, short)

@@ -60,7 +60,7 @@ def _within(symptoms: Symptoms, threads: Number, limit: tuple[float, Evidence, b
     cores, seen, is_quota = limit
     if not is_quota:
         return Undecided("the CPU limit of its container: --deployment NAME")
-    if threads.value * ENOUGH <= cores:
+    if threads.value * ENOUGH <= cores or threads.value == 1:  # fewer than one there are not
         return Clear(f"{threads.value} threads, {cores:g} cores", (threads.evidence, seen))
     squeezed = _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.POSSIBLE)
     return replace(squeezed, severity=Severity.INFO)

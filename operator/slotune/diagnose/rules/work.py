@@ -5,11 +5,12 @@ Counters are read as differences between two looks where enough happened in betw
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.symptoms import ServerLook, Symptoms
+from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory, Seen
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "prefill_share",
     "pressed",
     "quoted",
+    "reading_s",
     "total",
     "user_speed",
 ]
@@ -161,8 +163,14 @@ def prefill_share(symptoms: Symptoms) -> float | None:
     return prompt / (prompt + predicted) if prompt and predicted is not None else None
 
 
+def reading_s(probe: ProbeFacts) -> float | None:
+    """Seconds that a probe's prompt took to read; None: it was not timed, as by a server that makes no text."""
+    speed = probe.prefill_tokens_per_s
+    return probe.prompt_tokens / speed if math.isfinite(speed) and speed > 0 and probe.prompt_tokens > 0 else None
+
+
 def pressed(log: LogStory, slots: int) -> float | None:
     """Part of the log's time, start-up and pauses in it, in which a slot was at work; None without time stamps."""
-    if log.requests is None or not log.seconds or slots < 1:
+    if log.requests is None or not log.seconds or log.seconds <= 0 or slots < 1:
         return None
     return (log.requests.prompt_ms + log.requests.predicted_ms) / 1e3 / log.seconds / slots

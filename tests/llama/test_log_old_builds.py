@@ -1,7 +1,7 @@
 """Logs of builds of 2024 and before become the same story as those of today, and say that they are old.
 
-``logs/old_*.log`` are written in the format of llama.cpp's source at b1735, b3561 and b4450; the JSON lines are the
-same log under ``--log-format json``.
+``logs/old_*`` are written in the format of llama.cpp's source at b1735, b3561 and b4450; the JSON lines of b3561 are
+its other log under ``--log-format json``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_its_requests_are_added_up_by_slot(name: str) -> None:
     assert story.seconds == 90
 
 
-@pytest.mark.parametrize("name", ["old_b3561.log", "old_b3561.jsonl", "old_b1735.log"])
+@pytest.mark.parametrize("name", ["old_b3561.log", "old_b3561.jsonl", "old_b1735.jsonl"])
 def test_it_says_that_it_is_old_and_that_silence_means_nothing(name: str) -> None:
     story = only(content(name))
 
@@ -97,7 +97,7 @@ def test_restarts_of_an_old_build_are_counted() -> None:
 
 
 def test_before_february_2024_the_times_are_read_and_what_is_not_said_is_left_open() -> None:
-    story = only(content("old_b1735.log"))
+    story = only(content("old_b1735.jsonl"))
     timings, facts = story.requests, story.facts
 
     assert (story.build, story.starts, facts.ready, facts.context_total) == (1735, 1, True, 4096)

@@ -15,8 +15,8 @@ import enum
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from slotune.llama.log_levels import DEBUG, LETTERS, level_of
 from slotune.llama.log_old_builds import is_old_work, old_line
 from slotune.llama.log_origin import is_of_engine, is_of_server
 from slotune.llama.log_story import LONGEST, Topic
@@ -35,9 +35,6 @@ __all__ = [
     "says",
     "shape_of",
 ]
-
-DEBUG: Final = 5
-"""The verbosity that prints everything, prompts included."""
 
 _DROPPED = b"0123456789 .-\t"
 _SHAPE_BYTES = 400
@@ -173,21 +170,6 @@ _DEBUG = re.compile(
     rb"|max possible draft: |http: streamed chunk|converted request: |log_server_request: re(?:quest|sponse): "
 )
 """What only debugging prints; where a line has its level, the level is believed."""
-_TRACE = re.compile(
-    rb"^(?:llama_(?:context|kv_cache|model_loader|memory_recurrent|new_context|init_from_model)\w*|llm_load_\w+"
-    rb"|load_tensors|load|print_info|sched_reserve"
-    rb"|resolve_fused_ops|graph_reserve|common_memory_breakdown_print|common_params_fit_impl|create_memory): "
-    rb"|new slot, n_ctx|all slots are idle|new prompt, n_ctx_slot|init sampler, took|prompt cache (?:is|update)"
-    rb"|cached n_tokens = |updating prompt cache|prompt processing done|done request: "
-    rb"|created context checkpoint|saving idle slot"
-)
-"""What a build of 2026 prints at ``-lv 4`` and not at 3."""
-_PLAIN = re.compile(
-    rb"initializing,? (?:slots, )?n_slots|prompt eval time|stop processing: |\| processing task|model loaded"
-    rb"|selected slot by|build_info: |loading model|listening on"
-)
-"""What ``-lv 3``, the default, prints."""
-_LETTERS = {b"D": DEBUG, b"T": 4, b"I": 3, b"W": 2, b"E": 1}
 
 
 def shape_of(text: bytes) -> bytes:
@@ -211,7 +193,7 @@ def classify(line: bytes) -> LineKind:
     old_work, begins = is_old_work(message) if _OLD_SLOT.match(message) else (False, False)
     return LineKind(
         ours=True,
-        level=_level(letter, message),
+        level=level_of(letter, message),
         topics=_topics(message),
         mark=Mark.WORK if begins else _mark(message),
         header=_header(message),
@@ -229,7 +211,7 @@ def _old_kind(letter: bytes, message: bytes) -> LineKind:
     hot, begins = is_old_work(message)
     return LineKind(
         ours=True,
-        level=_LETTERS[letter],
+        level=LETTERS[letter],
         topics=_topics(message),
         mark=Mark.WORK if begins else _mark(message),
         header=_header(message),
@@ -258,14 +240,6 @@ def _mark(message: bytes) -> Mark | None:
 def _own_words(message: bytes) -> bytes:
     """``message`` up to where it repeats something, such as the answer to a request that it refused."""
     return b"" if b"got exception" in message else message.partition(b"{")[0].partition(b'"')[0]
-
-
-def _level(letter: bytes | None, message: bytes) -> int:
-    if letter in (b"W", b"E"):
-        return _LETTERS[letter]
-    if _TRACE.search(message):
-        return 4
-    return 3 if letter or _PLAIN.search(message) else 1
 
 
 class Shapes:

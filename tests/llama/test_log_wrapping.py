@@ -258,6 +258,14 @@ def test_servers_with_different_names_are_told_apart(prefix: str) -> None:
     assert [story.facts for story in stories] == [of_bare(name).facts for name in SERVED]
 
 
+def test_the_name_of_a_pod_stands_before_that_of_a_logger_in_it() -> None:
+    lines = log(bare("served_three"), PREFIXES["Python's logging"], PREFIXES["Fluent Bit"])
+    others = log(bare("served_four"), PREFIXES["Python's logging"], PREFIXES["Fluent Bit"])
+    stories = read(lines + others.replace(b"llama-0", b"llama-1"))
+
+    assert [story.source for story in stories] == ["llama-0", "llama-1"]
+
+
 # What is no prefix
 
 

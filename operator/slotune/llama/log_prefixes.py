@@ -185,23 +185,33 @@ class Prefixes:
         named = sum(votes for _, votes in kept) >= _SURE * total
         self._forms = tuple(_form(pieces, self._blanks[pieces], named=named) for pieces, _ in kept)
 
-    def strip(self, line: bytes) -> tuple[str, bytes | None, bytes]:
-        """Name, time and the line behind its prefix. A line without one is of the server whose line was before it."""
-        for form in self._forms:
-            match = form.pattern.match(line)
-            if match is None:
+    def take_off(self, lines: list[bytes], names: list[str], times: list[float | bytes | None]) -> None:
+        """Leave of ``lines`` what is behind their prefixes, and put down the times, and names where there are none.
+
+        A line without a prefix is of the server whose line was before it.
+        """
+        forms, known = self._forms, self._names
+        for index, line in enumerate(lines):
+            for form in forms:
+                if match := form.pattern.match(line):
+                    break
+            else:
+                names[index] = names[index] or self._last
                 continue
-            if form.names:
-                key = match.group(*form.names) if len(form.names) > 1 else (match[form.names[0]],)
-                name = self._names.get(key)
-                if name is None:
-                    name = b"/".join(filter(None, map(_named, key))).decode(errors="replace")
-                    if len(self._names) < _NAMES:
-                        self._names[key] = name
-                self._last = name
             text = line[match.end() :]
-            return self._last, match[form.time] if form.time else None, _unquoted(text) if form.quoted else text
-        return self._last, None, line
+            lines[index] = _unquoted(text) if form.quoted else text
+            if form.time:
+                times[index] = match[form.time]
+            if form.names:
+                key = match.group(0, *form.names)[1:]
+                self._last = known.get(key) or self._name(key)
+                names[index] = names[index] or self._last
+
+    def _name(self, key: tuple[bytes, ...]) -> str:
+        name = b"/".join(filter(None, map(_named, key))).decode(errors="replace")
+        if len(self._names) < _NAMES:
+            self._names[key] = name
+        return name
 
 
 def _named(text: bytes) -> bytes:

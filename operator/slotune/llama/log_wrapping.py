@@ -9,11 +9,11 @@ by the server that they are of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, overload
 
-from slotune.llama.log_json import any_begins, messages, without_colours
+from slotune.llama.log_json import messages, without_colours
 from slotune.llama.log_prefixes import PORT, Prefixes, seconds_of
 
 __all__ = ["Stamps", "Unwrapped", "Wrapping", "without_colours"]
@@ -26,7 +26,7 @@ _TIME = re.compile(
 _WRAPPED: Final = (b'{"', b"[pod/", b"[]", b"T::", b"::")
 """How the shapes of wrapped lines begin: JSON, a pod, a port, a date and a time, which are signs without digits."""
 
-_TAKEN: Final = (b'{"', b"[pod/", b"20")
+_JSON, _PODS, _DATE = _TAKEN = (b'{"', b"[p", b"20")
 """How lines begin that are wrapped in what need not be learned."""
 LAYERS: Final = 4
 """Prefixes and JSON objects within each other that are taken off."""
@@ -62,8 +62,8 @@ class Unwrapped:
     lines: Sequence[bytes]
     numbers: Sequence[int]
     """Where each stands in the log, from 1; a message of many lines has the same for each."""
-    stamps: Sequence[float | None]
-    """Seconds of any clock."""
+    stamps: Sequence[float | None] | None
+    """Seconds of any clock; None: nothing is said of time."""
     size_bytes: int = 0
 
 
@@ -100,39 +100,36 @@ class Wrapping:
         rows = _Rows(list(lines), [""] * len(lines), list(range(first_number, first_number + len(lines))))
         rows.written = [None] * len(lines)
         rows.sizes = [len(line) + 1 for line in lines]
+        starts = _starts(rows.lines)
         for layer in range(LAYERS):
             if layer:
                 self._look(layer, rows.lines)
-                if not self._prefixes[layer].any and not any(any_begins(rows.lines, start) for start in _TAKEN):
+                if not self._prefixes[layer].any and starts.isdisjoint(_TAKEN):
                     break
-            self._take_prefixes_off(layer, rows)
-            rows = _without_json(rows)
-        ported = self._without_ports(rows)
-        return _by_name(_without_json(ported) if ported is not rows else rows)
+            self._take_prefixes_off(layer, rows, starts)
+            starts = _starts(rows.lines)
+            if _JSON in starts:
+                rows = _without_json(rows)
+                starts = _starts(rows.lines)
+        if any(start[:1] == b"[" for start in starts):
+            rows = _without_json(self._without_ports(rows))
+        return _by_name(rows)
 
-    def _take_prefixes_off(self, layer: int, rows: _Rows) -> None:
-        lines, names, written = rows.lines, rows.names, rows.written
-        pods = any_begins(lines, b"[pod/")
-        if pods:
+    def _take_prefixes_off(self, layer: int, rows: _Rows, starts: Set[bytes]) -> None:
+        lines = rows.lines
+        if _PODS in starts:
             for index, line in enumerate(lines):
                 head, _, text = line.partition(b"] ")
                 name = self._pods.get(head) or self._pod(line)
                 if name:
-                    names[index], lines[index] = name, text
-        prefixes = self._prefixes[layer]
-        if prefixes.any:
-            strip = prefixes.strip
+                    rows.names[index], lines[index] = name, text
+        if self._prefixes[layer].any:
+            self._prefixes[layer].take_off(lines, rows.names, rows.written)
+        elif _PODS in starts or _DATE in starts:
             for index, line in enumerate(lines):
-                name, time, lines[index] = strip(line)
-                if name and not (pods and names[index]):
-                    names[index] = name
-                if time is not None:
-                    written[index] = time
-            return
-        for index, line in enumerate(lines if any_begins(lines, b"20") else ()):
-            if line[:2] == b"20" and (match := _TIME.match(line)):
-                written[index] = match[1]
-                lines[index] = line[match.end() :]
+                if line[:2] == _DATE and (match := _TIME.match(line)):
+                    rows.written[index] = match[1]
+                    lines[index] = line[match.end() :]
 
     def _pod(self, line: bytes) -> str:
         match = _POD.match(line)
@@ -166,6 +163,11 @@ class Wrapping:
         return known
 
 
+def _starts(lines: Sequence[bytes]) -> set[bytes]:
+    """How lines begin: which ways of wrapping there can be."""
+    return {line[:2] for line in lines}
+
+
 def _without_json(rows: _Rows) -> _Rows:
     """The texts of lines that are JSON objects; other lines stay."""
     told = messages(rows.lines, rows.written)
@@ -193,16 +195,18 @@ def _without_json(rows: _Rows) -> _Rows:
 def _by_name(rows: _Rows) -> dict[str, Unwrapped]:
     names = dict.fromkeys(rows.names)
     if len(names) == 1:
-        return {name: Unwrapped(rows.lines, rows.numbers, Stamps(rows.written), sum(rows.sizes)) for name in names}
+        return {name: _unwrapped(rows) for name in names}
     parts = {name: _Rows() for name in names}
-    for line, name, number, written, size in zip(
-        rows.lines, rows.names, rows.numbers, rows.written, rows.sizes, strict=True
-    ):
+    columns = zip(rows.lines, rows.names, rows.numbers, rows.written, rows.sizes, strict=True)
+    for line, name, number, written, size in columns:
         part = parts[name]
         part.lines.append(line)
         part.numbers.append(number)
         part.written.append(written)
         part.sizes.append(size)
-    return {
-        name: Unwrapped(part.lines, part.numbers, Stamps(part.written), sum(part.sizes)) for name, part in parts.items()
-    }
+    return {name: _unwrapped(part) for name, part in parts.items()}
+
+
+def _unwrapped(rows: _Rows) -> Unwrapped:
+    timed = rows.written.count(None) < len(rows.written)
+    return Unwrapped(rows.lines, rows.numbers, Stamps(rows.written) if timed else None, sum(rows.sizes))

@@ -341,6 +341,13 @@ def test_a_watch_that_is_stopped_prints_what_is_known_by_then(stop: signal.Signa
     assert {received.method for received in server.requests} == {"GET"}
 
 
+def test_a_watch_of_a_server_that_shows_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    off = said({"error": {"code": 501}}, "501 Not Implemented")
+    with serving(stand_in({"/metrics": off, "/slots": off})) as url:
+        shown = document(capsys, "--url", url, "--watch", "3000")
+    assert "--watch had nothing to look at again: start the server with --metrics" in shown["notes"][0]
+
+
 # What helps to judge
 
 

@@ -116,7 +116,7 @@ async def test_a_server_that_falls_silent_is_waited_for_as_long_as_the_watch_is(
 async def test_a_server_that_ends_meanwhile_ends_the_watch() -> None:
     began = time.monotonic()
     async with stand_in() as server:
-        looking = asyncio.create_task(look_at(server.url, None, between_s=0.1, watch=Watch(LONG_S)))
+        looking = asyncio.create_task(look_at(server.url, None, between_s=0.1, watch=Watch(24.0)))
         await until(lambda: [received.path for received in server.requests].count("/metrics") >= 2)
     look = await looking
     assert time.monotonic() - began < 15.0

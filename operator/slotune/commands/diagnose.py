@@ -166,6 +166,8 @@ async def _ask(
 ) -> tuple[ServerLook, ProbeFacts | None]:
     with watching(asked.watch, announce, note, probe=asked.probe) as watch:
         look = await look_at(url, key, watch=watch)
+    if watch is not None and look.metrics is None and look.slots is None and not look.silent_s:
+        note("--watch had nothing to look at again: start the server with --metrics (and without --no-slots)")
     if not asked.probe or (watch is not None and watch.enough.is_set()):
         return look, None
     from slotune.gathering.probe import ProbeError, probe_server  # noqa: PLC0415  (half of a look's time)

@@ -73,7 +73,7 @@ async def look_at(
         queue_s = _QUEUE_SHARE * limit_s
         if watch is not None:
             watch.begins()
-            queue_s = max(queue_s, watch.seconds)
+            queue_s = max(queue_s, watch.limit_s)
         slots_said: Answer | Silence | None = None
         if props is not None and props.sleeping:
             notes.refused["/slots"] = "not asked: the server sleeps (--sleep-idle-seconds), and might wake up"

@@ -22,6 +22,8 @@ _LOOKS: Final = 12
 """After the first two: few enough for a line of evidence, and with 60 s one every 5 s."""
 _LEAST_S: Final = 2.0
 """From one look to the next; a server that is looked at more often has work of it."""
+_EARLY_S: Final = 0.002
+"""A timer may be early by a millisecond, and whoever watches for a minute has waited for one."""
 _IN_VAIN_S: Final = 3.0
 """A question that was given up earlier says nothing about the server."""
 
@@ -35,6 +37,11 @@ class Watch:
     """Hears that the server is one that can be looked at, and that the time runs."""
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     """Set: it ends at once, with what is known by then."""
+
+    @property
+    def limit_s(self) -> float:
+        """For one answer."""
+        return self.seconds + _EARLY_S
 
     def moments(self, began_s: float, second_s: float) -> tuple[float, ...]:
         """When to look again: ``second_s`` after the first look, then evenly, and once more at the end."""
@@ -86,7 +93,7 @@ async def ask_again(
             continue
         if await _ended_before(moment, watch.enough):
             break
-        said = await ask(asker, first.path, watch.seconds, watch)
+        said = await ask(asker, first.path, watch.limit_s, watch)
         if isinstance(said, Answer):
             found.append(said)
             continue
@@ -139,6 +146,6 @@ async def _ended_before(moment: float, enough: asyncio.Event) -> bool:
             async with asyncio.timeout(left_s):
                 await enough.wait()
         except TimeoutError:
-            continue  # a timer may be early by a millisecond
+            continue  # maybe early
         return True
     return enough.is_set()

@@ -338,3 +338,13 @@ def test_only_the_identity_reads_the_weights(tmp_path: Path) -> None:
 
     assert read_facts(path, hashed=False).file_bytes > 2**36
     assert time.perf_counter() - began < 5
+
+
+def test_a_prompt_token_needs_no_table_no_output_matrix_and_not_the_last_blocks_feed_forward(tmp_path: Path) -> None:
+    facts = read_facts(write_tiny_model(tmp_path / "tiny.gguf"), hashed=False)
+    head = read_header(tmp_path / "tiny.gguf")
+    last = len(facts.layers) - 1
+    sizes = {one.name: one.elements for one in head.tensors if one.name.startswith("blk.") and len(one.shape) > 1}
+    assert sizes
+    by_hand = sum(size for name, size in sizes.items() if not name.startswith(f"blk.{last}.ffn_"))
+    assert facts.prompt_parameters == by_hand

@@ -19,11 +19,9 @@ from slotune.llama.file_digest import FileChangedError, file_digest
 from slotune.llama.gguf_header import ArrayPlace, Header, TensorInfo, UnreadableModelError, read_header
 from slotune.llama.layer_caches import INEXACT, RECURRENT, layer_caches, per_layer
 from slotune.llama.model_facts import ModelFacts
+from slotune.llama.tensor_parts import INPUT_TABLES, block_of, prompt_parameters
 
 __all__ = ["UnreadableModelError", "read_facts", "read_parts"]
-
-INPUT_TABLES = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
-"""Looked up row by row, so llama.cpp keeps them in host memory however many layers are on a GPU."""
 
 REPACKED = ("Q4_0", "Q4_K", "IQ4_NL", "MXFP4")
 """Types that the CPU backend rearranges on x86 with AVX2 and on ARM (ggml-cpu/repack.cpp at b11434). ARM rearranges
@@ -88,6 +86,7 @@ def read_facts(path: str | Path, *, hashed: bool = True, cache: Path | None = No
         feed_forward=_feed_forward(get, layers),
         host_weights_bytes=_host_bytes(tensors),
         cpu_buffer_bytes=_cpu_buffer_bytes(parts, tied=_is_tied(tensors)),
+        prompt_parameters=prompt_parameters(tensors, get, layers),
         kv_exact=architecture not in INEXACT,
     )
 
@@ -202,7 +201,7 @@ def _active_bytes(tensors: Sequence[TensorInfo], get: Any, layers: int) -> int:
     tied = _is_tied(tensors)
     total = 0.0
     for tensor in tensors:
-        layer = _layer(tensor.name)
+        layer = block_of(tensor.name)
         if layer is not None and layer >= trunk:
             continue
         if tensor.name in INPUT_TABLES and not (tied and tensor.name == "token_embd.weight"):
@@ -250,13 +249,6 @@ def _cpu_buffer_bytes(parts: Sequence[Header], *, tied: bool) -> int:
 def _is_tied(tensors: Sequence[TensorInfo]) -> bool:
     """Whether the embedding table is the output matrix as well."""
     return all(tensor.name != "output.weight" for tensor in tensors)
-
-
-def _layer(name: str) -> int | None:
-    """The block that a tensor belongs to, from ``blk.N.…``."""
-    prefix, _, rest = name.partition(".")
-    number = rest.partition(".")[0]
-    return int(number) if prefix == "blk" and number.isdigit() else None
 
 
 def _feed_forward(get: Any, layers: int) -> int:

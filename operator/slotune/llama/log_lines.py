@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from slotune.llama.log_devices import devices_found
+from slotune.llama.log_devices import devices_found, gpus_in_use
+from slotune.llama.log_shape import ModelShape, model_shape
 
 __all__ = ["LogFacts", "parse_log"]
 
@@ -78,6 +79,8 @@ class LogFacts:
     no_usable_gpu: bool = False
     devices: tuple[str, ...] = ()
     """GPUs that a back end found, whether anything lies on them or not: names, or ``2 CUDA devices`` without names."""
+    gpus: int = 0
+    """How many the model lies on, equal ones too; where the log does not say that, how many were found."""
     flash_attention_fallback: str | None = None
     """The line that says why flash attention was given up or left to another device."""
     kernel_fallback: str | None = None
@@ -94,6 +97,8 @@ class LogFacts:
     """Experts of each layer; 0 is a dense model."""
     experts_used: int | None = None
     """How many of them take part in a token."""
+    shape: ModelShape = field(default_factory=ModelShape)
+    """The model's widths, its caches one by one, and what a draft model beside it takes."""
 
     @property
     def model_bytes(self) -> int:
@@ -175,6 +180,7 @@ def parse_log(text: str) -> LogFacts:
         backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
         no_usable_gpu=bool(re.search(r"no usable GPU found|[Nn]ot compiled with GPU offload support", text)),
         devices=devices_found(text),
+        gpus=gpus_in_use(text),
         flash_attention_fallback=fallback[1].strip() if fallback else None,
         kernel_fallback=_word(r"no FlashAttention vector kernel compiled for K/V types (\S+?)[,\s]", text),
         fit_changes=_all(r"(context size reduced from [^\n]*|failed to fit params to free device memory[^\n]*)", text),
@@ -183,6 +189,7 @@ def parse_log(text: str) -> LogFacts:
         parameters=_parameters(text),
         experts=_number(r"\bn_expert +=+ +(\d+)", text),
         experts_used=_number(r"\bn_expert_used +=+ +(\d+)", text),
+        shape=model_shape(text, "\n".join(_DRAFT_MODEL.findall(whole))),
     )
 
 

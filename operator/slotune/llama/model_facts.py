@@ -51,5 +51,8 @@ class ModelFacts:
     cpu_buffer_bytes: int = 0
     """Model buffers when the model runs on a CPU: the mapped part of the file, and copies of some matrices that
     llama.cpp rearranges for vector units; 0 when unknown."""
+    prompt_parameters: int = 0
+    """Weights that a prompt token is multiplied with: chosen experts, but no input table, not the output matrix, which
+    only the last token needs, and not the last block's feed-forward part, as little; 0 when unknown."""
     kv_exact: bool = True
     """False: the architecture keeps caches that ``layers`` does not describe, so KV memory is a lower bound."""

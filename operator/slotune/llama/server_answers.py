@@ -88,6 +88,8 @@ class ModelMeta:
     context_trained: int | None = None
     parameters: int | None = None
     size_bytes: int | None = None
+    embedding: int | None = None
+    """Elements of a row of the input table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def parse_model(body: Any) -> ModelMeta:
             context_trained=_count(meta.get("n_ctx_train")),
             parameters=_count(meta.get("n_params")),
             size_bytes=_count(meta.get("size")),
+            embedding=_count(meta.get("n_embd")),
         )
     except _NOT_OURS as error:
         raise _malformed("models", body, error) from error

@@ -14,7 +14,7 @@ from slotune.llama.model_facts import LayerCache, ModelFacts
 from slotune.load.cache_facts import EFFECTIVE, CacheFacts
 from slotune.load.summary import Latencies
 from slotune.search.trial import TrialResult
-from tests.diagnose.test_findings import PROMISE, SHARED, cached, result
+from tests.diagnose.test_findings import PROMISE, SHARED, cached, parts, result
 
 shares = st.none() | st.floats(0, 1)
 
@@ -70,6 +70,24 @@ CASES = {
         with_candidate(
             cached(0.01, theoretical_reuse=0.06, slots_reuse=0.06, prefix_share=0.06), extra_args=("-sps", "0.02")
         ),
+        FULL,
+        "CacheWithoutEffect",
+        "why is not decided",
+    ),
+    "slots that are all at work": (
+        replace(cached(0.3), attribution=parts(2.4, 0.4, busy_slots=7.6)),
+        FULL,
+        "CacheWithoutEffect",
+        "on average 7.6 of 8 slots were at work, so a prompt gets the slot that becomes free",
+    ),
+    "slots that are all at work and did keep what they could": (
+        replace(cached(0.45, slots_reuse=0.5), attribution=parts(2.4, 0.4, busy_slots=7.6)),
+        None,
+        "CacheWithoutEffect",
+        "why is not decided",
+    ),
+    "slots of which some are idle": (
+        replace(cached(0.3), attribution=parts(0.0, 0.4, busy_slots=3.0)),
         FULL,
         "CacheWithoutEffect",
         "why is not decided",

@@ -22,6 +22,8 @@ __all__ = ["CODES", "Shortfall", "cache_shortfall", "falls_short", "served_words
 
 LEAST_SHARED = 0.05
 """A cache that could save less than this is nobody's concern."""
+NEARLY_ALL = 0.8
+"""Of the slots: when so many are at work, a prompt has one or two to choose from."""
 SIMILARITY_FLAGS = ("-sps", "--slot-prompt-similarity")
 
 
@@ -40,6 +42,8 @@ class _Seen:
     facts: CacheFacts
     model: ModelFacts | None
     prompt_tokens: float | None
+    busy_slots: float | None
+    """Mean slots at work."""
 
     @property
     def slots_fall_short(self) -> bool:
@@ -68,7 +72,8 @@ def cache_shortfall(result: TrialResult, model: ModelFacts | None = None) -> Sho
     facts = result.cache
     if facts is None or not falls_short(facts):
         return None
-    seen = _Seen(result.trial.candidate, facts, model, result.latencies.mean_prompt_tokens)
+    busy = None if result.attribution is None else result.attribution.busy_slots
+    seen = _Seen(result.trial.candidate, facts, model, result.latencies.mean_prompt_tokens, busy)
     for code, check in _CAUSES:
         if (why := check(seen)) is not None:
             return Shortfall(code, f"{served_words(facts)}: {why}")
@@ -140,7 +145,12 @@ def _host_cache(seen: _Seen) -> str | None:
 
 
 def _undecided(seen: _Seen) -> str:
-    kept = seen.facts.slots_reuse
+    kept, slots = seen.facts.slots_reuse, seen.candidate.parallel_slots
+    if seen.less_than_slots_keep and seen.busy_slots is not None and seen.busy_slots >= NEARLY_ALL * slots:
+        return (
+            f"on average {seen.busy_slots:.1f} of {slots} slots were at work, so a prompt gets the slot that becomes "
+            "free, seldom the one that holds its beginning"
+        )
     alone = "" if kept is None else f"; the slots alone could have served {100 * kept:.0f} %"
     return f"why is not decided{alone}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DEVICE_LINE", "devices_found"]
+__all__ = ["DEVICE_LINE", "devices_found", "gpus_in_use"]
 
 _KINDS: Final = "CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|MTL|OpenCL|CANN|GPUOpenCL|OpenVINO"
 
@@ -38,6 +38,8 @@ _SOFTWARE: Final = re.compile(r"llvmpipe|SwiftShader|lavapipe|softpipe|Microsoft
 _SOURCES: Final = (("listed",), ("init", "vulkan", "metal", "opencl"), ("used",), ("planned",), ("kind",), ("buffer",))
 """The first that names a device counts: they spell the same one differently."""
 _PATTERN: Final = re.compile("|".join((*_NAMED, _COUNTED, _BUFFER)))
+_NUMBER: Final = re.compile(rf"(?P<kind>{_KINDS}|Device |ggml_vulkan: )(?P<number>\d+)")
+_IN_USE: Final = frozenset({"used", "buffer"})
 
 
 def devices_found(text: str) -> tuple[str, ...]:
@@ -54,3 +56,22 @@ def devices_found(text: str) -> tuple[str, ...]:
         if names := tuple(name for kind in source for name in found.get(kind, ())):
             return tuple(name for name in names if not _SOFTWARE.search(name))
     return ()
+
+
+def gpus_in_use(text: str) -> int:
+    """How many GPUs a model lies on; where ``text`` does not say that, how many are there; 0 where it names none.
+
+    Two back ends that find the same ones (CUDA and Vulkan) do not make more of them.
+    """
+    used: dict[str, set[str]] = {}
+    there: dict[str, set[str]] = {}
+    counted = 0
+    for match in _PATTERN.finditer(text):
+        source = match.lastgroup or ""
+        if source == "kind":
+            counted = max(counted, int(match["count"]))
+        elif not _SOFTWARE.search(match[source]):
+            number = _NUMBER.search(match[0])
+            kind, index = (source, match[source]) if number is None else (number["kind"], number["number"])
+            (used if source in _IN_USE else there).setdefault(f"{source} {kind}", set()).add(index)
+    return max(map(len, used.values()), default=0) or max([counted, *map(len, there.values())])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slotune.llama.log_devices import DEVICE_LINE, devices_found
+from slotune.llama.log_devices import DEVICE_LINE, devices_found, gpus_in_use
 from slotune.llama.log_lines import parse_log
 
 LOGS = Path(__file__).parent / "logs"
@@ -60,3 +60,37 @@ def test_each_back_ends_words_name_its_device(line: str, devices: tuple[str, ...
 )
 def test_a_device_that_is_named_several_times_counts_once(name: str, devices: tuple[str, ...]) -> None:
     assert parse_log((LOGS / f"{name}.log").read_text(encoding="utf-8")).devices == devices
+
+
+TWO = """\
+  - CUDA0   : NVIDIA L4 (22565 MiB, 22317 MiB free)
+  - CUDA1   : NVIDIA L4 (22565 MiB, 22317 MiB free)
+  - CPU     : AMD EPYC 7B13 (64000 MiB, 60000 MiB free)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        pytest.param(TWO, 2, id="two of one name"),
+        pytest.param(
+            "ggml_cuda_init: found 2 CUDA devices:\n  Device 0: NVIDIA L4, compute capability 8.9\n", 2, id="counted"
+        ),
+        pytest.param(TWO + "using device CUDA0 (NVIDIA L4) - 22000 MiB free\n", 1, id="one of two is used"),
+        pytest.param(
+            TWO
+            + "load_tensors:  CUDA0 model buffer size = 10.00 MiB\nload_tensors:  CUDA1 model buffer size = 9.00 MiB\n",
+            2,
+            id="both are used",
+        ),
+        pytest.param(TWO + TWO.replace("CUDA", "Vulkan"), 2, id="two back ends find the same"),
+        pytest.param(
+            "ggml_vulkan: 0 = llvmpipe (LLVM 15.0.7, 256 bits) (llvmpipe) | uma: 1 | fp16: 1\n", 0, id="a processor"
+        ),
+        pytest.param("ggml_metal_init: found device: Apple M1 Max\n", 1, id="without a number"),
+        pytest.param("  - CPU     : AMD EPYC 7B13 (64000 MiB, 60000 MiB free)\n", 0, id="none"),
+    ],
+)
+def test_gpus_are_counted_as_many_as_the_model_lies_on(text: str, gpus: int) -> None:
+    assert gpus_in_use(text) == gpus
+    assert parse_log(text).gpus == gpus

@@ -1,9 +1,8 @@
-"""Is there enough host memory for the prompt cache and for weights on the CPU, and are they where reading is fast?"""
+"""Is there enough host memory for the prompt cache and for weights on the CPU?"""
 
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
@@ -22,6 +21,7 @@ from slotune.diagnose.rules.placement import (
     weights_bytes,
 )
 from slotune.diagnose.rules.settings import has_defaults
+from slotune.diagnose.rules.weights_file import read_whole
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.failure_words import in_flags
@@ -31,13 +31,11 @@ from slotune.llama.log_story import Topic
 __all__ = [
     "CACHE_RAM_BEYOND_LIMIT",
     "HOST_MEMORY_PRESSURE",
-    "WEIGHTS_FROM_SLOW_STORAGE",
     "cache_ram_beyond_limit",
     "cure_of",
     "host_memory_pressure",
     "is_about_prompt_cache",
     "ran_out_on_host",
-    "weights_from_slow_storage",
 ]
 
 MIB: Final = 2**20
@@ -51,14 +49,6 @@ RECENT_S: Final = 86_400
 """A kill within a day may come again today: a cache takes about so long to grow (rwlove/home-ops#13936: 1.5 days)."""
 LONG_AGO_S: Final = 7 * RECENT_S
 """Whoever served well for a week since then was given what it needs, or something else changed."""
-_NETWORK: Final = frozenset(
-    {"nfs", "cephfs", "glusterfs", "azurefile", "cifs", "smb", "efs", "filestore", "iscsi", "rbd", "gcsfuse", "s3"}
-)
-"""Words of kinds of volumes (``nfs``, ``csi efs.csi.aws.com``) whose pages come over a network at the first touch."""
-_WHOLE: Final = (("none",), ("dio",))
-"""Ways of loading (-lm) after which all weights are memory of the process. One that may not lock pages maps them."""
-_LOCAL: Final = frozenset({"emptydir", "hostpath", "local", "configmap", "secret", "image", "projected", "downwardapi"})
-
 CACHE_RAM_BEYOND_LIMIT: Final = Entry(
     id="SLT033",
     code="CacheRAMBeyondLimit",
@@ -86,20 +76,6 @@ HOST_MEMORY_PRESSURE: Final = Entry(
     avoid="Do not take the limit away on a node that others use: then the node picks its victim.",
     verify="The pod has no OOMKilled, and the node no MemoryPressure.",
     knobs=("cacheRAMMiB", "variant"),
-)
-
-WEIGHTS_FROM_SLOW_STORAGE: Final = Entry(
-    id="SLT035",
-    code="WeightsFromSlowStorage",
-    item=Item.MEMORY,
-    title="The weights are read over a network when they are touched first",
-    cause="A mapped file is read page by page when a page is used for the first time, so the first requests after a "
-    "start wait for the network, although the server says that it is ready.",
-    first="Keep the file on the node (a local volume, or an image volume), or read it whole before serving: "
-    "--load-mode none.",
-    avoid="Do not judge the server by its first requests, and do not let it serve users before them.",
-    verify="The first long prompt after a restart takes as long as the tenth.",
-    knobs=("extraArgs",),
 )
 
 
@@ -289,7 +265,7 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
     limit = None if pod is None else pod.memory_limit_bytes
     if limit is None or weights is None or weights <= limit or backend_of(symptoms) is not Backend.CPU:
         return None
-    if (whole := _read_whole(symptoms)) is not None and not _came_up(symptoms):
+    if (whole := read_whole(symptoms)) is not None and not _came_up(symptoms):
         return Finding(
             HOST_MEMORY_PRESSURE,
             f"the weights take {weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
@@ -309,55 +285,8 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
     )
 
 
-def _read_whole(symptoms: Symptoms) -> Evidence | None:
-    """The argument by which all weights are read into memory of the process, in place of being mapped."""
-    settings = stated(symptoms)
-    if "--no-mmap" in settings:
-        return shown(settings["--no-mmap"])
-    mode = settings.get("-lm")
-    return shown(mode) if mode is not None and mode.values[:1] in _WHOLE else None
-
-
 def _came_up(symptoms: Symptoms) -> bool:
     """Whether it is known to have loaded its weights, whatever they were thought to take."""
     server, log, pod = symptoms.server, symptoms.log, symptoms.pod
     is_ready = (log is not None and log.facts.ready) or (pod is not None and pod.ready is True)
     return is_ready or (server is not None and server.props is not None)
-
-
-def weights_from_slow_storage(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    """Whether the weights are mapped from a network."""
-    pod, path = symptoms.pod, _model_path(symptoms)
-    if pod is None or not path.startswith("/"):
-        where = "where the model file lies: -m PATH in the arguments"
-        return Undecided("--deployment: the volumes of its pods" if pod is None else where)
-    mounts = [mount for mount in pod.volumes if PurePosixPath(path).is_relative_to(mount)]
-    if not mounts:
-        return Clear("the model file is part of the image, or of the container")
-    mount = max(mounts, key=len)
-    kind = pod.volumes[mount]
-    told = Evidence(Source.POD, f"{mount} is of {kind}"[:LONGEST])
-    words = set(re.findall(r"[a-z0-9]+", kind.lower()))
-    if not words & _NETWORK:
-        if words & _LOCAL:
-            return Clear("the model file lies on the node", (told,))
-        return Undecided(f"what kind of storage is behind {mount} ({kind})")
-    whole = _read_whole(symptoms)
-    if whole is not None:
-        return Clear("the file is read whole before it serves", (whole, told))
-    return Finding(
-        WEIGHTS_FROM_SLOW_STORAGE,
-        f"the weights are mapped from {kind}, so the first requests after a start wait for the network",
-        (told,),
-        Severity.INFO,
-        Confidence.LIKELY,
-    )
-
-
-def _model_path(symptoms: Symptoms) -> str:
-    """As stated, or as the server says; empty when neither does."""
-    setting = stated(symptoms).get("-m")
-    if setting is not None and setting.values:
-        return setting.values[0]
-    props = None if symptoms.server is None else symptoms.server.props
-    return "" if props is None else props.model_path

@@ -14,6 +14,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
+from slotune.diagnose.rules import weights_file
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     fact,
@@ -241,7 +242,7 @@ ENTRIES: Final = (
     KV_POOL_FULL,
     host.CACHE_RAM_BEYOND_LIMIT,
     host.HOST_MEMORY_PRESSURE,
-    host.WEIGHTS_FROM_SLOW_STORAGE,
+    weights_file.WEIGHTS_FROM_SLOW_STORAGE,
     GPU_MEMORY_FULL,
 )
 
@@ -251,6 +252,6 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(KV_POOL_FULL.id, Item.MEMORY, _kv_pool_full),
     Rule(host.CACHE_RAM_BEYOND_LIMIT.id, Item.MEMORY, host.cache_ram_beyond_limit),
     Rule(host.HOST_MEMORY_PRESSURE.id, Item.MEMORY, host.host_memory_pressure),
-    Rule(host.WEIGHTS_FROM_SLOW_STORAGE.id, Item.MEMORY, host.weights_from_slow_storage),
+    Rule(weights_file.WEIGHTS_FROM_SLOW_STORAGE.id, Item.MEMORY, weights_file.weights_from_slow_storage),
     Rule(GPU_MEMORY_FULL.id, Item.MEMORY, _gpu_memory_full),
 )

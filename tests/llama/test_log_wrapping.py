@@ -162,6 +162,24 @@ def test_nor_do_two_of_them_at_once(name: str, prefixes: list[str], cuts: list[i
     assert stories == read(wrapped), "how it was cut into chunks does not matter"
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(PREFIXES)), st.integers(2000, 40_000))
+def test_nor_does_how_much_of_it_is_looked_at_together(prefix: str, block: int) -> None:
+    wrapped = log(bare("served_four"), PREFIXES[prefix])
+    (story,), alone = read(wrapped, block=block), of_bare("served_four")
+
+    assert (story.facts, totals(story), counts(story)) == (alone.facts, totals(alone), counts(alone))
+
+
+def test_a_level_that_first_comes_late_is_taken_off_too() -> None:
+    others = ["0.08.000.000 I srv  get_availabl: prompt cache update took 12.50 ms"] * 300
+    late = "0.09.000.000 W srv        update:  - cache size limit reached, removing oldest entry (size = 22.500 MiB)"
+    lines = [f"{clock(n)} {'INFO':8} {line}" for n, line in enumerate([*bare("served_four"), *others])]
+    (story,) = read(log([*lines, f"{clock(0)} {'WARNING':8} {late}"]))
+
+    assert story.count(Topic.CACHE_EVICTED) == 1
+
+
 # Routers
 
 
@@ -275,6 +293,16 @@ def test_the_words_of_a_script_around_a_server_change_nothing() -> None:
     (story,) = read(log([*script, *bare("served_four"), *script[:9]]))
 
     assert story.source == "server.log"
+    assert story.facts == alone.facts
+    assert (totals(story), counts(story)) == (totals(alone), counts(alone))
+
+
+def test_the_lines_that_llama_swap_prints_between_those_of_a_server_change_nothing() -> None:
+    lines = []
+    for number, line in enumerate(bare("served_four")):
+        lines += [line, f"2026-11-30 {clock(number)} [INFO] Request 127.0.0.1 POST /v1/chat/completions"]
+    alone, (story,) = of_bare("served_four"), read(log(lines))
+
     assert story.facts == alone.facts
     assert (totals(story), counts(story)) == (totals(alone), counts(alone))
 

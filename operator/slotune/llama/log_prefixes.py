@@ -282,8 +282,8 @@ def _any_blanks(text: bytes) -> bytes:
 
 
 def _last_blanks(blanks: set[int]) -> bytes:
-    """As many as all have, or any number; a line that is empty may have none."""
-    return rb"(?:[ \t]{%d}|\Z)" % next(iter(blanks)) if len(blanks) == 1 else rb"(?:[ \t]+|\Z)"
+    """One if all have one, so that what is left may begin with more, or any number; an empty line may have none."""
+    return rb"(?:[ \t]|\Z)" if blanks == {1} else rb"(?:[ \t]+|\Z)"
 
 
 def _unquoted(text: bytes) -> bytes:

@@ -169,10 +169,10 @@ async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_told_from_a_bus
         running(small_model, hung, *flags) as server,
         running(small_model, busy, *flags) as healthy,
         httpx.AsyncClient(base_url=server.url, timeout=120) as client,
-        healthy.used_by(2, lambda user, turn: text_of(20, (user, turn)), 400),
+        healthy.used_by(2, lambda user, turn: text_of(20, (user, turn)), 24),
     ):
         thread = await computing_thread(server, client)
-        asked = asyncio.create_task(server.ask(client, text_of(20, "in flight"), 400))
+        asked = asyncio.create_task(server.ask(client, text_of(20, "in flight"), 150))
         await server.until_busy(client, 1)
         with stopped(thread):
             at_once = await looked_at(server)

@@ -137,6 +137,15 @@ def test_a_crash_loop_is_one_server(name: str) -> None:
     assert story.starts == 9
 
 
+@pytest.mark.parametrize("words", [b"model loaded", b"n_slots"])
+def test_a_build_that_says_one_thing_twice_is_one_server(words: bytes) -> None:
+    lines = [line for line in LOGS["served_four"] for _ in range(2 if words in line else 1)]
+    story = only(lines * 4)
+
+    assert not story.mixed
+    assert story.starts == 4
+
+
 @pytest.mark.parametrize("name", WORKING[:3])
 @pytest.mark.parametrize("says", [True, False])
 def test_a_server_that_sleeps_loads_its_model_again(name: str, *, says: bool) -> None:

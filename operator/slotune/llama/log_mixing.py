@@ -15,7 +15,7 @@ from slotune.llama.log_topics import LineKind, Mark
 __all__ = ["MIXED", "MOST_TURNS", "Mixing"]
 
 ENOUGH: Final = 2
-"""Impossible things; one may be a hole in the log."""
+"""Different impossible things; one may be a hole in the log, or how a build is, however often it does so."""
 MOST_TURNS: Final = 2
 """Times that a server's own clock may go back and return without a start."""
 
@@ -33,19 +33,18 @@ class Mixing:
     """Follows the marks of what should be one server."""
 
     def __init__(self) -> None:
-        self._impossible = 0
+        self._impossible: set[str] = set()
         self._first = self._first_before = ""
         self._ages: set[str] = set()
         self._replaced: Mark | None = None
         """How far the process had come that this one replaced."""
-        self._loading = self._ready = self._worked = False
+        self._loading = self._ready = self._worked = self._slept = False
         self._new_since_ready = self._new_since_slots = True
-        self._woken = self._early_work = self._slept = False
 
     @property
     def certain(self) -> bool:
         """Whether this can be no single server."""
-        return self._impossible >= ENOUGH
+        return len(self._impossible) >= ENOUGH
 
     def see(self, kind: LineKind, stage: Mark | None, *, begins: bool) -> None:
         """Take the next line with a mark, with how far the process had come, and whether the line is of a new one."""
@@ -57,32 +56,37 @@ class Mixing:
         if mark in (Mark.HEADER, Mark.EARLY, Mark.DEVICE, Mark.LOADING):
             self._new_since_ready = self._new_since_slots = True
             self._loading = self._loading or mark is Mark.LOADING
-            if (age := _AGES.get(kind.header)) is not None and age not in self._ages:
-                self._impossible += bool(self._ages)
-                self._ages.add(age)
-            if kind.header and not self._first:
-                self._first = kind.header
-                other = self._first_before not in ("", kind.header)
-                self._impossible += begins and self._replaced is Mark.HEADER and other  # it never got past headers
+            if kind.header:
+                self._see_header(kind.header, begins=begins)
         elif mark is Mark.SLEEP:
             self._slept = True
         elif mark is Mark.SLOTS:
-            self._impossible += not self._new_since_slots
+            self._note("slots are made twice", not self._new_since_slots)
             self._new_since_slots = False
         elif mark is Mark.READY:
             self._see_ready()
         elif mark is Mark.WORK:
             self._worked = True
-            if stage is Mark.LOADING and not self._early_work:
-                self._impossible += 1
-                self._early_work = True
+            self._note("it works while it loads", stage is Mark.LOADING)
+
+    def _see_header(self, header: str, *, begins: bool) -> None:
+        if (age := _AGES.get(header)) is not None:
+            self._ages.add(age)
+            self._note("its build has two ages", len(self._ages) > 1)
+        if not self._first:
+            self._first = header
+            never_past_headers = begins and self._replaced is Mark.HEADER
+            self._note("it starts in another way", never_past_headers and self._first_before not in ("", header))
 
     def _see_ready(self) -> None:
-        if self._ready and self._new_since_ready and not self._slept and not self._woken:
-            self._woken = True  # a build might sleep without a word: that counts once, however often it does
-            self._impossible += 1
-        self._impossible += self._ready and not self._new_since_ready
-        self._impossible += self._ready and not self._slept and self._replaced is Mark.LOADING
-        self._impossible += self._worked and not self._ready
-        self._impossible += not self._loading and self._replaced is Mark.LOADING
+        again = self._ready and not self._slept
+        self._note("it loads again without a sleep", again and self._new_since_ready)
+        self._note("it is up twice", self._ready and not self._new_since_ready)
+        self._note("it is up again after another was replaced", again and self._replaced is Mark.LOADING)
+        self._note("it worked before it was up", self._worked and not self._ready)
+        self._note("it is up without loading", not self._loading and self._replaced is Mark.LOADING)
         self._ready, self._new_since_ready, self._slept = True, False, False
+
+    def _note(self, what: str, seen: bool) -> None:
+        if seen:
+            self._impossible.add(what)

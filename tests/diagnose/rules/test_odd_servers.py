@@ -9,9 +9,11 @@ import pytest
 from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import check_up
 from slotune.diagnose.finding import Severity
+from slotune.diagnose.rules.work import user_speed
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
+from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import ask, metrics, of, pod, probe, server, slot
 
 CPU_IMAGE = "ghcr.io/ggml-org/llama.cpp:server-b11434"
@@ -113,8 +115,9 @@ EMBEDS = NONE | {"requests_processing": 2, "n_decode_total": 100, "prompt_tokens
         (EMBEDS, EMBEDS | {"n_decode_total": 160, "prompt_tokens_total": 80_000}),
         (NONE | {"n_decode_total": 5000, "requests_processing": 1}, NONE | {"requests_processing": 1}),
         (dict.fromkeys(NONE, 1e300), dict.fromkeys(NONE, 0.0)),
+        (NONE | {"tokens_predicted_total": 50, "tokens_predicted_seconds_total": 1e-258}, None),
     ],
-    ids=["just started", "one request", "embeddings", "started again between the looks", "huge"],
+    ids=["just started", "one request", "embeddings", "started again between the looks", "huge", "in no time"],
 )
 def test_the_metrics_of_a_strange_server_that_is_well_raise_no_alarm(
     first: dict[str, float], later: dict[str, float] | None
@@ -125,6 +128,7 @@ def test_the_metrics_of_a_strange_server_that_is_well_raise_no_alarm(
     }
     idle = tuple(slot(number, False) for number in range(4))
     assert alarms(of(server=server(between_s=1.0, **looks))) == []
+    assert alarms(of(server=server(between_s=1.0, **looks), promise=Promise(1.0, 1.0))) == []
     assert alarms(of(server=server(between_s=1.0, slots=idle, **looks))) == []
 
 
@@ -144,3 +148,11 @@ def test_a_probe_that_timed_nothing_decides_nothing(nothing: dict[str, Any]) -> 
 def test_a_similarity_that_is_no_number_is_nobodys_word() -> None:
     said = ask([rule for rule in ALL_RULES if rule.id == "SLT043"], "SLT043", of(pod=pod("-sps", "nan")))
     assert "nan" not in str(said).lower()
+
+
+def test_a_speed_that_no_server_has_is_not_told() -> None:
+    at_once = metrics(tokens_predicted_total=50, tokens_predicted_seconds_total=1e-258)
+    assert user_speed(of(server=server(metrics=at_once))) is None
+    told = user_speed(of(server=server(metrics=metrics(tokens_predicted_total=50, tokens_predicted_seconds_total=2))))
+    assert told is not None
+    assert told.value == 25

@@ -5,7 +5,6 @@ Counters are read as differences between two looks where enough happened in betw
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +33,8 @@ ENOUGH_TOKENS: Final = 50
 """Of which a speed is told: one answer of a usual length."""
 ENOUGH_STEPS: Final = 20
 """Decodes of which a mean is told."""
+FASTEST: Final = 1e7
+"""Tokens/s that no server reaches: a time that says so was not measured."""
 MANY_REQUESTS: Final = 10
 """From here on a share of requests is more than chance."""
 
@@ -79,7 +80,7 @@ def user_speed(symptoms: Symptoms) -> Measured | None:
         names = ("tokens_predicted_total", "tokens_predicted_seconds_total")
         for what, read in (("in between", grown), ("since the start", total)):
             tokens, seconds = (read(server, name) for name in names)
-            if tokens is not None and seconds and tokens >= ENOUGH_TOKENS:
+            if tokens is not None and seconds and tokens >= ENOUGH_TOKENS and tokens < FASTEST * seconds:
                 speed = tokens / seconds
                 text = f"{names[0]} / {names[1]} {what}: {speed:.1f} tokens/s"
                 return Measured(speed, Evidence(Source.METRICS, text))
@@ -94,7 +95,7 @@ def user_speed(symptoms: Symptoms) -> Measured | None:
 def decode_alone(symptoms: Symptoms) -> Measured | None:
     """Tokens/s of one request with nothing beside it: the probe's, else the fastest tenth in the log."""
     probe = symptoms.probe
-    if probe is not None and probe.decode_step_s > 0:
+    if probe is not None and probe.decode_step_s > 1 / FASTEST:
         speed = 1 / probe.decode_step_s
         return Measured(speed, Evidence(Source.PROBE, f"one request alone: {speed:.1f} tokens/s"))
     requests = None if symptoms.log is None else symptoms.log.requests
@@ -107,7 +108,7 @@ def decode_alone(symptoms: Symptoms) -> Measured | None:
 def prefill_alone(symptoms: Symptoms) -> Measured | None:
     """Prompt tokens/s with nothing beside them: the probe's, else the fastest tenth in the log."""
     probe = symptoms.probe
-    if probe is not None and probe.prefill_tokens_per_s > 0:
+    if probe is not None and 0 < probe.prefill_tokens_per_s < FASTEST:
         speed = probe.prefill_tokens_per_s
         return Measured(speed, Evidence(Source.PROBE, f"prompts alone: {speed:,.0f} tokens/s"))
     requests = None if symptoms.log is None else symptoms.log.requests
@@ -166,7 +167,7 @@ def prefill_share(symptoms: Symptoms) -> float | None:
 def reading_s(probe: ProbeFacts) -> float | None:
     """Seconds that a probe's prompt took to read; None: it was not timed, as by a server that makes no text."""
     speed = probe.prefill_tokens_per_s
-    return probe.prompt_tokens / speed if math.isfinite(speed) and speed > 0 and probe.prompt_tokens > 0 else None
+    return probe.prompt_tokens / speed if 0 < speed < FASTEST and probe.prompt_tokens > 0 else None
 
 
 def pressed(log: LogStory, slots: int) -> float | None:

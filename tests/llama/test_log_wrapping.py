@@ -326,6 +326,25 @@ def test_lines_with_a_prefix_among_bare_ones_of_the_same_server_stay_together() 
     assert told(story) == told(alone)
 
 
+@pytest.mark.parametrize("prefix", ["logfmt", "Docker's files", "journald, JSON of bytes", "syslog", "Loki's CSV"])
+def test_colours_within_a_wrapping_are_taken_off(prefix: str) -> None:
+    coloured = [f"\x1b[34m{line[:12]}\x1b[0m{line[12:]}" for line in bare("served_four")]
+    (story,) = read(log(coloured, PREFIXES[prefix]))
+
+    assert told(story) == told(of_bare("served_four"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig"])
+@pytest.mark.parametrize("prefix", ["nothing", "Python's logging"])
+def test_a_log_that_windows_wrote_is_read_from_its_first_line_on(encoding: str, prefix: str) -> None:
+    lines = [line for line in bare("served_four") if line.isascii()][1:]
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (alone,) = read(log(lines))
+    (story,) = read((mark + log(lines, PREFIXES[prefix]).decode().rstrip()).encode(encoding))
+
+    assert told(story) == told(alone)
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in LOGS.glob("*.log")))
 def test_no_part_of_a_line_of_its_own_is_taken_for_a_prefix(name: str) -> None:
     whole, lines = read(log(bare(name))), bare(name)

@@ -33,9 +33,6 @@ _CONTAINERS: Final = ("container_name", "container", "containerName", "k8s.conta
 _FLAT: Final = ("CONTAINER_NAME", "SYSLOG_IDENTIFIER", *_PODS)
 """What journald and others have beside the text."""
 _LEVELS: Final = {"debug": "D ", "info": "I ", "warn": "W ", "warning": "W ", "error": "E ", "err": "E ", "trace": "T "}
-_HAS_LEVEL = re.compile(
-    r"(?:\[ {0,3}\d{2,5}\]|\d+\.\d\d\.\d{3}\.\d{3}|[IWEDT]) "  # a child's port, a time stamp of its own, a level
-)
 _MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 """How UTF-16 and UTF-8 begin on Windows."""
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
@@ -125,8 +122,8 @@ def _message(document: dict[str, object]) -> str | None:
         text = next((found for key in _NESTED if (found := _text(document.get(key))) is not None), None)
     if text is None:
         return None
-    level = document.get("level")
-    if isinstance(level, str) and (document.get("type") == "log" or not _HAS_LEVEL.match(text)):
+    level = document.get("level")  # of another's object it is that of all its lines
+    if isinstance(level, str) and document.get("type") == "log":
         text = _LEVELS.get(level.lower(), "") + text
     return text.rstrip("\n")
 

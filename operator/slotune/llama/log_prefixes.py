@@ -62,6 +62,8 @@ _PIECE = re.compile(
 )
 _QUOTE = re.compile(rb'(?:[A-Za-z_@.]+=)?"')
 _QUOTED = re.compile(rb'((?:[^"\\]++|\\.|"")*)')
+_COLOUR = re.compile(rb"\\(?:u001[bB]|x1[bB]|033|e)\[[0-9;:?]*[A-Za-z]")
+"""As it is written in quotes."""
 _ESCAPED = re.compile(rb"\\(.)")
 _ESCAPES: Final = {b"t": b"\t", b"n": b"", b"r": b""}
 _STAMPED = re.compile(rb"\d+\.\d\d\.\d{3}\.\d{3} [IWEDT] ")
@@ -297,4 +299,5 @@ def _unquoted(text: bytes) -> bytes:
         return inner
     if b'""' in inner:  # the way of CSV, which leaves backslashes alone
         return inner.replace(b'""', b'"')
+    inner = _COLOUR.sub(b"", inner)
     return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), inner)

@@ -193,6 +193,8 @@ FOREIGN = {
     "llama-cpp-python": LOADER + TIMES.format("llama_perf_context_print") + "INFO:     Started server process [71]\n",
     "llama-cpp-python of 2024": LOADER + TIMES.format("llama_print_timings"),
     "KoboldCpp": f"***\nWelcome to KoboldCpp - Version 1.90\n{LOADER}CtxLimit:8346/32768, Amt:226/512\n",
+    "KoboldCpp without memory": f"***\nWelcome to KoboldCpp - Version 1.90\n{LOADER}"
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9.00 MiB on device 0: cudaMalloc failed: out of memory\n",
     "Ollama's own engine": 'time=2026-02-02T12:29:02.7Z level=INFO source=server.go:1339 msg="llama runner started"\n'
     + LOADER,
     "vLLM": "INFO 11-29 [loggers.py:1] Engine 000: Avg prompt throughput: 5.0 tokens/s\nmain: model loaded\n",

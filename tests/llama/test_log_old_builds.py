@@ -136,6 +136,17 @@ def test_a_cancelled_request_of_a_build_of_today_lends_its_length_to_no_other() 
     assert timings.cached_tokens == 40
 
 
+def test_nor_where_times_do_not_name_their_slot() -> None:
+    text = content("cuda_old_build.log")
+    work = text[text.index("slot launch_slot_: id  3 | task 0 | processing") :]
+    cancelled = "slot      release: id  1 | task 7 | stop processing: n_tokens = 4000, truncated = 0\n"
+    place = work.index("slot print_timing")
+    timings = only(text + work[:place] + cancelled + work[place:]).requests
+
+    assert timings is not None
+    assert (timings.requests, timings.cached_tokens) == (2, 0)
+
+
 def test_a_build_of_early_2026_tells_its_slots() -> None:
     facts = only(content("cuda_old_build.log")).facts
 

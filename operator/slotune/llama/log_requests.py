@@ -234,7 +234,7 @@ class RequestTotals:
         elif self._computed is not None and not self._stops_first:
             self._stops_first = False
             self._cached = (self._cached or 0) + max(0, int(match[1]) - self._computed)
-        elif self._stops_first is not False:
+        else:
             named = _TASK.search(line)
             self._stopped = number, int(match[1]), named[1] if named else b""
         self._computed = None

@@ -19,7 +19,7 @@ _OLD_STAMP = re.compile(rb" timestamp=(\d{10})\b")
 """Seconds since 1970, in lines of builds until September 2024."""
 _OWN_CLOCK: Final = 1e8
 """Seconds: what is less is no date, but since the process began."""
-_SAMPLES: Final = 128
+_SAMPLES: Final = 64
 """Lines of a piece whose time is looked at."""
 _BACK_S: Final = 1.0
 """Seconds by which lines of one process never go back: its threads write within milliseconds of each other."""

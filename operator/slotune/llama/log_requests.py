@@ -147,11 +147,11 @@ class RequestTotals:
         self._begun += 1
         if slot in busy:
             self._taken_twice[slot] = self._taken_twice.get(slot, 0) + 1
-        elif len(busy) < _SLOTS:
-            self._others[slot] = len(busy)
+        elif (others := len(busy)) < _SLOTS:
+            self._others[slot] = others
             busy.add(slot)
-        if self._most_busy is None or len(busy) > self._most_busy:
-            self._most_busy = len(busy)
+            if self._most_busy is None or others >= self._most_busy:
+                self._most_busy = others + 1
         self._computed = self._stopped = None
 
     def _take_old(self, number: int, line: bytes) -> None:
@@ -228,12 +228,12 @@ class RequestTotals:
         match = _STOP.search(line)
         if match is None:
             return
-        self._stopped = None
+        computed, self._stopped = self._computed, None
         if match[2] != b"0":
             self.truncated.append((number, line))
-        elif self._computed is not None and not self._stops_first:
+        elif computed is not None and not self._stops_first:
             self._stops_first = False
-            self._cached = (self._cached or 0) + max(0, int(match[1]) - self._computed)
+            self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
         else:
             named = _TASK.search(line)
             self._stopped = number, int(match[1]), named[1] if named else b""

@@ -1,11 +1,12 @@
 """What a server could do at best, and the share of it that was reached.
 
 A decoded token reads every weight that takes part, and the sequence's keys and values, once: memory bandwidth over
-these bytes bounds tokens/s of one user. A prompt token takes two operations for each weight that takes part, and many
-tokens share one reading of the weights: operations/s bound prefill. (Roofline: Williams, Waterman, Patterson, CACM
-2009.)
-Attention itself is left out of the second bound, so a long prompt reaches less of it. In a mixture of experts only some
-of the weights take part: at least the share of the experts that do, which keeps both bounds above the truth.
+these bytes bounds tokens/s of one user; with speculation a step may write several. A prompt token takes two operations
+for each weight that takes part, and many tokens share one reading of the weights: operations/s bound prefill.
+(Roofline: Williams, Waterman, Patterson, CACM 2009.)
+
+Whatever is not known is left out of what a token costs, so that both bounds stay above the truth: attention's own
+arithmetic, keys and values of contexts of unknown length, experts that may not have been asked.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from slotune.diagnose.accelerators import known_accelerator
-from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.speeds import Speed, decode_speed, prefill_speed
-from slotune.diagnose.symptoms import GPUFacts, Symptoms
-from slotune.llama.log_lines import LogFacts
-from slotune.llama.model_facts import ModelFacts
+from slotune.diagnose.devices import Devices, accelerator_of, devices_of
+from slotune.diagnose.evidence import Evidence
+from slotune.diagnose.roofline_doubts import Doubts, doubts_of
+from slotune.diagnose.roofline_many import Many, many_of
+from slotune.diagnose.speculating import Speculating, speculating
+from slotune.diagnose.speeds import Speed, decode_speed, mean_decode_speed, prefill_speed
+from slotune.diagnose.step_reads import Weights, kv_bytes, mean_context, size_words, weights_of
+from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["Bound", "Roofline", "accelerator_of", "roofline_of", "usual_step_s"]
 
@@ -41,12 +44,14 @@ class Bound:
     """One of the two: tokens/s."""
 
     at_most: float | None
-    """None: what the device can do is not known."""
+    """None: not known, or there is no bound; ``needs`` says why."""
     seen: Speed | None
+    needs: str | None = None
+    """What would have to be known so that what was seen can be held against it; None: it can be."""
 
     @property
     def share(self) -> float | None:
-        """Share of the bound that was reached; above 1 the declared device is not the real one."""
+        """Share of the bound that was reached; above 1 something is not as it was taken to be."""
         if self.at_most is None or self.seen is None:
             return None
         return self.seen.tokens_per_s / self.at_most
@@ -57,161 +62,140 @@ class Roofline:
     """Both bounds of one server."""
 
     device: str | None
-    weights_bytes: int
-    """Read at each step."""
-    kv_bytes: int
-    """Read at each step for one sequence of ``context_tokens``."""
-    context_tokens: int
+    devices: Devices
+    weights: Weights
+    kv_bytes: int | None
+    """Read at each step for one sequence of ``context_tokens``; None: not counted."""
+    context_tokens: int | None
+    """Of a sequence, on average; None: nobody says."""
+    speculating: Speculating
     decode: Bound
     prefill: Bound
+    several: Many | None
+    """What those in one step get; None with one user, or where nobody says how many there were."""
+    doubts: Doubts
     evidence: tuple[Evidence, ...]
-    is_dense: bool | None = False
-    """Whether every weight takes part in every token; None: nobody says."""
+
+    @property
+    def weights_bytes(self) -> int:
+        """Read at each step."""
+        return self.weights.taking_part
+
+    @property
+    def is_dense(self) -> bool | None:
+        """Whether every weight takes part in every token, or which do is known; None: nobody says."""
+        return self.weights.is_dense
+
+    @property
+    def step_bytes(self) -> float:
+        """Read for one step of one sequence, a draft model's guesses included."""
+        drafted = self.weights.draft_bytes * self.speculating.drafts_per_step
+        return self.weights_bytes + (self.kv_bytes or 0) + drafted
 
     @property
     def is_sure(self) -> bool:
-        """Whether the bounds hold: the weights that take part are known, and the device is not slower than it is."""
-        shares = [one.share for one in (self.decode, self.prefill) if one.share is not None]
-        return self.is_dense is not None and all(share <= 1 for share in shares)
+        """Whether the bounds hold: the weights that take part are known, and no more was seen than can be."""
+        return self.decode.needs is None and self.prefill.needs is None and self.is_dense is not None
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The same in plain words."""
-        least = "at least " if self.is_dense is False else "" if self.is_dense else "up to "
-        step = f"a token reads {least}{_bytes(self.weights_bytes)} of weights"
-        if self.kv_bytes:
-            step += f" and {_bytes(self.kv_bytes)} of keys and values (a context of {self.context_tokens:,} tokens)"
         whose = self.device or "this device"
-        decode = _words(self.decode, f"{whose} can write at most", "tokens/s to one user", "memory bandwidth")
-        prefill = _words(self.prefill, f"{whose} can read at most", "prompt tokens/s", "operations/s")
-        more = () if self.is_sure else (self._doubt,)
-        return (f"{step}: {decode}", prefill, *more)
+        said = [f"{self._reads}: {_words(self.decode, f'{whose} can write at most', 'tokens/s to one user')}"]
+        if not (self.decode.at_most is None and self.prefill.at_most is None and self.devices.gpu is None):
+            said.append(_words(self.prefill, f"{whose} can read at most", "prompt tokens/s"))
+        elif self.prefill.seen is not None:
+            said.append(f"{self.prefill.seen.tokens_per_s:,.4g} prompt tokens/s were seen")
+        if self.several is not None:
+            said.append(self.several.sentence)
+        known = (self.devices.sentence, self._named, *self.doubts.sentences)
+        return (*said, *(one for one in known if one is not None))
 
     @property
-    def _doubt(self) -> str:
-        if self.is_dense is None:
-            return (
-                "a mixture of experts reads only some of its weights for a token, and can do more than that: --model, "
-                "or a log with -lv 4, says which it is"
-            )
-        return "more than all of it was seen, so the device is faster than was declared, or another one"
+    def _reads(self) -> str:
+        rough = "about " if self.weights.rough else ""
+        least = "at least " if self.is_dense is False else rough if self.is_dense else "up to "
+        step = f"a token reads {least}{size_words(self.weights_bytes)} of weights"
+        tokens = self.speculating.tokens_per_step
+        if tokens is not None and tokens > 1:
+            step = step.replace("a token reads", f"a step, which writes {tokens:.3g} tokens with speculation, reads")
+            if self.weights.draft_bytes:
+                drafted = self.weights.draft_bytes * self.speculating.drafts_per_step
+                step += f", {size_words(drafted)} of the draft model's"
+        if self.kv_bytes:
+            context = f"(a context of {self.context_tokens:,} tokens)"
+            return f"{step} and {size_words(self.kv_bytes)} of keys and values {context}"
+        if self.kv_bytes is None:
+            return f"{step} (weights alone: how many keys and values, nobody says)"
+        return step
+
+    @property
+    def _named(self) -> str | None:
+        by, gpu = self.devices.named_by, self.devices.gpu
+        if self.devices.unknown is not None and (gpu is None or not gpu.bandwidth_bytes_per_s):
+            return f"there are no figures for {self.devices.unknown}: give its memory bandwidth with --bandwidth"
+        if by is None or gpu is None:
+            return None
+        where = str(by.source) if by.line is None else f"{by.source}, line {by.line}"
+        return f"what {gpu.name} can do is its data sheet's word, its name is from: {by.text} ({where})"
 
 
 def roofline_of(symptoms: Symptoms) -> Roofline | str:
     """The bounds, or what it would take to know them."""
-    read = _weights(symptoms)
-    if read is None:
+    weights = weights_of(symptoms)
+    if weights is None or weights.taking_part <= 0:
         return "the size of the weights: --model FILE.gguf, a server's /v1/models, or a log with -lv 4"
-    gpu = accelerator_of(symptoms)
-    kv_bytes, tokens = _kv(symptoms)
+    devices, guesses = devices_of(symptoms), speculating(symptoms)
+    context = mean_context(symptoms)
+    kv = None if context is None else kv_bytes(symptoms, context[0])
+    seen = decode_speed(symptoms)
+    if guesses.is_on and guesses.tokens_per_step is not None and guesses.tokens_per_step > 1:
+        # As many tokens a step as on average, so the speed has to be the average too.
+        seen = mean_decode_speed(symptoms) or seen
+    bandwidth = None if devices.gpu is None else devices.gpu.bandwidth_bytes_per_s
     decode = None
-    if gpu is not None and gpu.bandwidth_bytes_per_s:
-        decode = gpu.bandwidth_bytes_per_s / (read.taking_part + kv_bytes)
+    if bandwidth and guesses.tokens_per_step is not None:
+        step = weights.taking_part + (kv or 0) + weights.draft_bytes * guesses.drafts_per_step
+        decode = bandwidth * devices.at_once * guesses.tokens_per_step / step
+    operations = None if devices.gpu is None else devices.gpu.flops_per_s
     prefill = None
-    if gpu is not None and gpu.flops_per_s and read.parameters:
-        prefill = gpu.flops_per_s / (2 * read.parameters)
+    if operations and weights.parameters:
+        prefill = operations * devices.in_turn / (2 * weights.parameters)
+    reading = prefill_speed(symptoms)
+    doubts = doubts_of(
+        symptoms,
+        weights,
+        devices,
+        guesses,
+        kv=kv,
+        decode_share=_share(decode, seen),
+        prefill_share=_share(prefill, reading),
+    )
     return Roofline(
-        None if gpu is None else gpu.name,
-        read.taking_part,
-        kv_bytes,
-        tokens,
-        Bound(decode, decode_speed(symptoms)),
-        Bound(prefill, prefill_speed(symptoms)),
-        read.evidence,
-        read.is_dense,
+        device=None if devices.gpu is None else devices.gpu.name,
+        devices=devices,
+        weights=weights,
+        kv_bytes=kv,
+        context_tokens=None if kv is None or context is None else round(context[0]),
+        speculating=guesses,
+        decode=Bound(decode, seen, doubts.decode_needs),
+        prefill=Bound(prefill, reading, doubts.prefill_needs),
+        several=many_of(symptoms, weights, devices, guesses, kv=kv, prefill_at_most=prefill),
+        doubts=doubts,
+        evidence=(*weights.evidence, *(one for one in (guesses.evidence, devices.named_by) if one is not None)),
     )
 
 
-def accelerator_of(symptoms: Symptoms) -> GPUFacts | None:
-    """What is known of the device: as declared, else by its name in a driver's or a node's words."""
-    declared = symptoms.gpu
-    names = [declared.name] if declared is not None else []
-    if symptoms.device is not None:
-        names.append(symptoms.device.name)
-    if symptoms.node is not None and (product := symptoms.node.labels.get("nvidia.com/gpu.product")):
-        names.append(product)
-    known = next(((name, found) for name in names if (found := known_accelerator(name)) is not None), None)
-    if declared is None:
-        return None if known is None else GPUFacts(known[0], *known[1])
-    bandwidth, operations = (None, None) if known is None else known[1]
-    return GPUFacts(
-        declared.name,
-        declared.bandwidth_bytes_per_s or bandwidth,
-        declared.flops_per_s or operations,
-        declared.price_per_hour,
-        declared.currency,
-    )
+def _share(at_most: float | None, seen: Speed | None) -> float | None:
+    return None if at_most is None or seen is None else seen.tokens_per_s / at_most
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """What is read for one token."""
-
-    taking_part: int
-    """Bytes; of a mixture of experts at least."""
-    parameters: float | None
-    """Of them."""
-    is_dense: bool | None
-    evidence: tuple[Evidence, ...]
-
-
-def _weights(symptoms: Symptoms) -> _Weights | None:
-    """By the file, by the server, by its log: whoever knows best."""
-    if (facts := symptoms.model) is not None:
-        parameters = facts.active_weights_bytes * 8 / facts.bits_per_weight if facts.bits_per_weight > 0 else None
-        words = f"{_bytes(facts.active_weights_bytes)} of {facts.quantization} weights take part in a token"
-        return _Weights(facts.active_weights_bytes, parameters, True, (Evidence(Source.MODEL, words),))
-    log = symptoms.log
-    said = LogFacts() if log is None else log.facts
-    meta = None if symptoms.server is None else symptoms.server.model
-    if meta is not None and meta.size_bytes:
-        known = float(meta.parameters) if meta.parameters else said.parameters
-        evidence = (Evidence(Source.MODEL, f"size {meta.size_bytes}, n_params {meta.parameters}"),)
-        return _taking_part(meta.size_bytes, known, said, evidence)
-    if log is None or not said.model_bytes:
-        return None
-    line = log.fact_lines.get("model_buffers")
-    text = f"model buffers of {_bytes(said.model_bytes)}" if line is None else line.text
-    evidence = (Evidence(Source.LOG, text, None if line is None else line.number),)
-    return _taking_part(said.model_bytes, said.parameters, said, evidence)
-
-
-def _taking_part(size: int, parameters: float | None, said: LogFacts, evidence: tuple[Evidence, ...]) -> _Weights:
-    """All of a dense model; of a mixture of experts at least the part of the experts that a token asks."""
-    if not said.experts:
-        return _Weights(size, parameters, True if said.experts == 0 else None, evidence)
-    share = min(1.0, (said.experts_used or 1) / said.experts)
-    asked = Evidence(Source.LOG, f"n_expert = {said.experts}, n_expert_used = {said.experts_used}")
-    part = None if parameters is None else parameters * share
-    return _Weights(round(size * share), part, False, (*evidence, asked))
-
-
-def _kv(symptoms: Symptoms) -> tuple[int, int]:
-    """(bytes, tokens) of a sequence that fills half of its slot: where it is on average, if it may fill it."""
-    log = symptoms.log
-    if log is not None and log.facts.kv_bytes and log.facts.context_total:
-        tokens = (log.facts.context_per_slot or log.facts.context_total) // 2
-        return round(log.facts.kv_bytes / log.facts.context_total * tokens), tokens
-    server = symptoms.server
-    if symptoms.model is not None and server is not None and server.props is not None:
-        tokens = server.props.context_per_slot // 2
-        return _kv_of(symptoms.model, tokens), tokens
-    return 0, 0
-
-
-def _kv_of(facts: ModelFacts, tokens: int) -> int:
-    """With f16 keys and values, the default."""
-    return sum(
-        2 * (layer.key_elements + layer.value_elements) * min(tokens, layer.window or tokens) for layer in facts.layers
-    )
-
-
-def _words(bound: Bound, can: str, unit: str, lacking: str) -> str:
+def _words(bound: Bound, can: str, unit: str) -> str:
     seen = bound.seen
     beside = "" if seen is None or seen.alone else ", with others in the batch"
     if bound.at_most is None:
         had = "" if seen is None else f"; {seen.tokens_per_s:,.4g} {unit} were seen{beside}"
-        return f"what the device could do is not known (its {lacking}){had}"
+        return f"how many {unit} it could do is not known ({bound.needs}){had}"
     if seen is None:
         return f"{can} {_count(bound.at_most)} {unit}; what it does was not seen"
     share = f"{100 * (bound.share or 0.0):.3g} %" if (bound.share or 0.0) <= 1 else "more than that"
@@ -220,10 +204,3 @@ def _words(bound: Bound, can: str, unit: str, lacking: str) -> str:
 
 def _count(tokens_per_s: float) -> str:
     return f"{tokens_per_s:,.0f}" if tokens_per_s >= 100 else f"{tokens_per_s:.3g}"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} bytes"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["Speed", "decode_speed", "prefill_speed"]
+__all__ = ["Speed", "counted_decode_speed", "decode_speed", "mean_decode_speed", "prefill_speed"]
 
 LEAST_TOKENS = 64
 """Fewer tokens than these say nothing about a speed: a server that has hardly worked is no slow one."""
@@ -50,6 +50,23 @@ def decode_speed(symptoms: Symptoms) -> Speed | None:
     requests = None if symptoms.log is None else symptoms.log.requests
     if requests is not None and requests.decode_tokens_per_s is not None:
         return _logged("answers written", requests.decode_tokens_per_s[2], requests.most_busy_slots)
+    return counted_decode_speed(symptoms)
+
+
+def mean_decode_speed(symptoms: Symptoms) -> Speed | None:
+    """Tokens written per second to one user on average over all that the log holds."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is None or requests.predicted_ms <= 0:
+        return None
+    written = requests.predicted_tokens - requests.requests  # the clock starts with the first token
+    if written <= 0:
+        return None
+    words = f"{requests.predicted_tokens:,} tokens of {requests.requests:,} answers in {requests.predicted_ms:,.0f} ms"
+    return Speed(1e3 * written / requests.predicted_ms, Evidence(Source.LOG, words), requests.most_busy_slots == 1)
+
+
+def counted_decode_speed(symptoms: Symptoms) -> Speed | None:
+    """The same by the server's own counters."""
     # Summed over slots, so the ratio is what one user sees.
     return _counted(symptoms, "tokens_predicted_total", "tokens_predicted_seconds_total")
 

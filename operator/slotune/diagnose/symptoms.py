@@ -134,7 +134,7 @@ class GPUFacts:
     name: str
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
-    """Dense half-precision operations a second."""
+    """Dense matrix operations a second at 8 or 16 bits, whichever its kernels are faster at."""
     price_per_hour: float | None = None
     currency: str = "USD"
     """Of the price, as a GPUClass names it."""

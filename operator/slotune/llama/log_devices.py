@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DEVICE_LINE", "devices_found", "gpus_in_use"]
+__all__ = ["DEVICE_LINE", "NAMED_LINE", "devices_found", "gpus_in_use"]
 
 _KINDS: Final = "CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|MTL|OpenCL|CANN|GPUOpenCL|OpenVINO"
 
@@ -33,6 +33,11 @@ _BUFFER: Final = rf"(?P<buffer>(?:{_KINDS})\d+) +(?:compute|KV|RS|model) buffer 
 DEVICE_LINE: Final = "|".join(re.sub(r"\?P<\w+>", "?:", words) for words in (*_NAMED, _COUNTED, _BUFFER))
 """Matches a line that names a device, or says how many there are."""
 
+NAMED_LINE: Final = "|".join(re.sub(r"\?P<\w+>", "?:", words) for words in _NAMED)
+"""Matches a line that has a device's own name."""
+
+_TOGETHER: Final = re.compile(r"(?:Meta\((?P<names>[^)\n]+)\)|\w+_Split) model buffer size =")
+"""Weights with their rows (``-sm row``) or tensors (``-sm tensor``) over several devices."""
 _SOFTWARE: Final = re.compile(r"llvmpipe|SwiftShader|lavapipe|softpipe|Microsoft Basic Render", re.IGNORECASE)
 """Vulkan devices that are the processor."""
 _SOURCES: Final = (("listed",), ("init", "vulkan", "metal", "opencl"), ("used",), ("planned",), ("kind",), ("buffer",))
@@ -74,4 +79,8 @@ def gpus_in_use(text: str) -> int:
             number = _NUMBER.search(match[0])
             kind, index = (source, match[source]) if number is None else (number["kind"], number["number"])
             (used if source in _IN_USE else there).setdefault(f"{source} {kind}", set()).add(index)
+    if together := _TOGETHER.search(text):  # one buffer over several, or over all that there are
+        if together["names"]:
+            return together["names"].count(",") + 1
+        used = {kind: found for kind, found in used.items() if kind.startswith("used")}
     return max(map(len, used.values()), default=0) or max([counted, *map(len, there.values())])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from slotune.llama.log_devices import DEVICE_LINE
+from slotune.llama.log_devices import DEVICE_LINE, NAMED_LINE
 
 __all__ = ["fact_lines"]
 
@@ -38,6 +38,7 @@ _FACT_LINES: Final = (
     (("backend_sampling",), rb"setting backend sampler for seq_id"),
     (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
     (("no_usable_gpu",), rb"no usable GPU found|[Nn]ot compiled with GPU offload support"),
+    (("devices",), NAMED_LINE.encode()),
     (("devices",), DEVICE_LINE.encode()),
     (("flash_attention_fallback",), rb"Flash Attention (?:is assigned to device|not supported)"),
     (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),

@@ -34,7 +34,15 @@ from slotune.llama.flag_settings import FALSE
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
 
-__all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "kv_pair"]
+__all__ = [
+    "ABOVE_ROOFLINE",
+    "ENTRIES",
+    "FLASH_ATTENTION_OFF",
+    "KV_TYPE_WITHOUT_KERNEL",
+    "RULES",
+    "is_above_roofline",
+    "kv_pair",
+]
 
 QUANTIZED_KV: Final = frozenset({"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"})
 """Of the types of a KV cache those in blocks."""
@@ -254,11 +262,12 @@ def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
     roofline = roofline_of(symptoms)
     if isinstance(roofline, str):
         return Undecided(roofline)
-    if roofline.decode.at_most is None:
-        return Undecided("the GPU's memory bandwidth: --bandwidth, or --gpu-class with a known device")
-    if roofline.is_dense is not True or not roofline.is_sure:
-        return Undecided("--model FILE.gguf: how many of the weights take part in a token")
-    return _step(symptoms, roofline, roofline.decode.at_most)
+    at_most = roofline.decode.at_most
+    if at_most is None or roofline.decode.needs is not None:
+        return Undecided(roofline.decode.needs or "--probe: the speed of one request alone")
+    if roofline.is_dense is False:
+        return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
+    return _step(symptoms, roofline, at_most)
 
 
 def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | Clear | Undecided:
@@ -266,7 +275,8 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
     seen = roofline.decode.seen
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: the speed of one request alone")
-    step, floor = 1 / seen.tokens_per_s, 1 / at_most
+    # Devices that share each matrix wait for each other: of these, one alone is what is sure.
+    step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
     usual = usual_step_s(floor, _layers(symptoms))
     if step <= usual:
         return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))

@@ -31,8 +31,9 @@ PREFILL_FAR_BELOW: Final = Entry(
     binds="TTFTPrefill",
 )
 
-TIMES_THE_FLOOR: Final = 20
-"""Kernels for quantized weights reach a fifth to a half of the data sheet's operations/s; a twentieth has a cause."""
+TIMES_THE_FLOOR: Final = 40
+"""Kernels for quantized weights reach a twentieth to a third of the data sheet's 8-bit operations/s; a fortieth has a
+cause."""
 BESIDE_S: Final = 0.1
 """Launches, the first pass, small pieces: what a short prompt takes beside its arithmetic."""
 PROMPT_TOKENS: Final = 512
@@ -48,14 +49,13 @@ def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | Undecided:
     seen, at_most = roofline.prefill.seen, roofline.prefill.at_most
-    if at_most is None:
-        return Undecided("the GPU's name, for its operations/s, and how many weights there are (a log with -lv 4)")
-    if roofline.is_dense is None or not roofline.is_sure:
-        return Undecided("--model FILE.gguf: how many of the weights take part in a token")
+    if at_most is None or roofline.prefill.needs is not None:
+        return Undecided(roofline.prefill.needs or "--probe: how fast one prompt is read alone")
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: how fast one prompt is read alone")
     tokens = PROMPT_TOKENS if symptoms.probe is None else symptoms.probe.prompt_tokens
-    took, floor = tokens / seen.tokens_per_s, tokens / at_most
+    # GPUs that take turns read a short prompt one after the other.
+    took, floor = tokens / seen.tokens_per_s, roofline.devices.in_turn * tokens / at_most
     usual = TIMES_THE_FLOOR * floor + BESIDE_S
     if took <= usual:
         return Clear(f"{tokens:,} tokens alone take {seconds(took)}, the arithmetic {seconds(floor)}", (seen.evidence,))

@@ -1,0 +1,188 @@
+"""Which accelerators a server computes on, how many of them work on a token at a time, and who says so.
+
+Split by layers, llama-server's default, the GPUs take turns with a token: each reads its own layers, so all of them
+together read no faster than one. Split by rows or tensors each reads its part of every matrix at the same time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from slotune.diagnose.accelerators import known_accelerator
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.rules import settings
+from slotune.diagnose.symptoms import GPUFacts, Symptoms
+from slotune.llama.log_lines import LogFacts
+
+__all__ = ["Devices", "accelerator_of", "devices_of"]
+
+LABEL: Final = "nvidia.com/gpu.product"
+SPLITS: Final = frozenset({"none", "layer", "row", "tensor"})
+"""What ``-sm`` takes."""
+
+_HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
+"""As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
+_SHARED: Final = re.compile(r"_Split$")
+"""Of the rows of a matrix, over several GPUs."""
+_META: Final = re.compile(r"^Meta\((?P<parts>[^)]*)\)$")
+"""A buffer of ``-sm tensor``: ``Meta(CUDA0,CUDA1)``."""
+_NAMELESS: Final = re.compile(r"\d+ \w+ devices?|[A-Za-z]+\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """What computes."""
+
+    gpu: GPUFacts | None
+    """One of them, the fastest where they differ; None: not known."""
+    named_by: Evidence | None
+    """Who named it, where nobody declared what it can do."""
+    count: int | None
+    """How many hold the model; None: nobody says."""
+    split: str | None
+    """As ``-sm`` has it, where there are several; None: not known, or one."""
+    unknown: str | None = None
+    """A name for which there are no figures."""
+
+    @property
+    def at_once(self) -> int:
+        """How many of them read for a token at the same time, at most."""
+        if self.count is None or self.count < 2 or self.split in ("layer", "none"):
+            return 1
+        return self.count
+
+    @property
+    def in_turn(self) -> int:
+        """How many of them can work on a long prompt, each on a piece of it."""
+        return 1 if self.split == "none" else max(1, self.count or 1)
+
+    @property
+    def sentence(self) -> str | None:
+        """What is taken for true of several; None of one."""
+        if self.count is None or self.count < 2:
+            return None
+        if self.split == "none":
+            return f"of {self.count} GPUs one holds the model (-sm none)"
+        if self.split == "layer":
+            return (
+                f"{self.count} GPUs hold the model by layers and take turns: a token is bound by the bandwidth of one, "
+                "a long prompt by the operations/s of all"
+            )
+        how = "by rows or tensors" if self.split is None else f"by {self.split}s"
+        assumed = ", if they do not take turns (-sm layer)" if self.split is None else ""
+        return f"{self.count} GPUs hold the model {how} and read at the same time{assumed}: their bandwidths add up"
+
+
+def accelerator_of(symptoms: Symptoms) -> GPUFacts | None:
+    """What is known of the device: as declared, else by its name in a driver's, the log's or a node's words."""
+    return devices_of(symptoms).gpu
+
+
+def devices_of(symptoms: Symptoms) -> Devices:
+    """What the server computes on, as far as anybody says."""
+    declared = symptoms.gpu
+    named, by, unknown = _named(symptoms)
+    count = _count(symptoms)
+    split = _split(symptoms) if count is not None and count > 1 else None
+    if declared is None:
+        return Devices(named, by, count, split, unknown)
+    known = known_accelerator(declared.name)
+    if known is not None:
+        named, by = GPUFacts(declared.name, *known), None
+    if declared.bandwidth_bytes_per_s is not None and declared.flops_per_s is not None:
+        by = None
+    gpu = replace(
+        declared,
+        bandwidth_bytes_per_s=declared.bandwidth_bytes_per_s
+        or (None if named is None else named.bandwidth_bytes_per_s),
+        flops_per_s=declared.flops_per_s or (None if named is None else named.flops_per_s),
+    )
+    return Devices(gpu, by, count, split, unknown)
+
+
+def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | None]:
+    """(The figures of a known name, who has it, a name without figures). Where the log says that nothing lies on a
+    GPU, a name says nothing about what computes."""
+    log = symptoms.log
+    if log is not None and log.facts.model_buffers and not log.facts.on_gpu:
+        return None, None, None
+    unknown = None
+    for names, evidence in _names(symptoms):
+        known = [(figures, name) for name in names if (figures := known_accelerator(name)) is not None]
+        if len(known) == len(names):
+            figures, name = max(known, key=lambda one: one[0][0])
+            operations = [one[1] for one, _ in known]
+            most = None if None in operations else max(one for one in operations if one is not None)
+            return GPUFacts(name, figures[0], most), evidence, None
+        unknown = unknown or next(name for name in names if known_accelerator(name) is None)
+        if evidence.source is Source.LOG:
+            break  # what the server itself found is none of the devices that others name less exactly
+    return None, None, unknown
+
+
+def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
+    """Names of the devices, by whoever knows best first."""
+    found: list[tuple[tuple[str, ...], Evidence]] = []
+    if symptoms.device is not None:
+        evidence = next(iter(symptoms.device_evidence), Evidence(Source.DEVICE, symptoms.device.name[:LONGEST]))
+        found.append(((symptoms.device.name,), evidence))
+    log = symptoms.log
+    if log is not None:
+        names = tuple(name for name in log.facts.devices if not _is_nameless(name))
+        if names:
+            line = log.fact_lines.get("devices")
+            text, number = (", ".join(names), None) if line is None else (line.text, line.number)
+            found.append((names, Evidence(Source.LOG, text[:LONGEST], number)))
+    if symptoms.node is not None and (product := symptoms.node.labels.get(LABEL)):
+        found.append(((product,), Evidence(Source.NODE, f"{LABEL}={product}"[:LONGEST])))
+    return found
+
+
+def _is_nameless(name: str) -> bool:
+    """``2 CUDA devices``, or the name of a buffer's device."""
+    return _NAMELESS.fullmatch(name) is not None
+
+
+def _count(symptoms: Symptoms) -> int | None:
+    """GPUs with weights on them, as the log shows; else those that it found, or that the pod asks for."""
+    log, asked = symptoms.log, 0 if symptoms.pod is None else symptoms.pod.gpus
+    if log is None:
+        return asked or None
+    facts = log.facts
+    holding = _holding(facts)
+    if facts.model_buffers and not any(_SHARED.search(name) for name in facts.model_buffers):
+        return len(holding) or None
+    return max(len(holding), facts.gpus, len(facts.devices), asked) or None
+
+
+def _holding(facts: LogFacts) -> frozenset[str]:
+    """Devices that hold weights of the model itself, or with split rows, whose buffer names no device, anything."""
+    holding: set[str] = set()
+    rows = any(_SHARED.search(name) for name in facts.model_buffers)
+    for buffers in (facts.model_buffers, facts.kv_buffers, facts.compute_buffers) if rows else (facts.model_buffers,):
+        for name, size in buffers.items():
+            if buffers is facts.model_buffers and size <= facts.shape.draft_buffers.get(name, 0):
+                continue
+            if (meta := _META.match(name)) is not None:
+                holding.update(meta["parts"].split(","))
+            elif not _HOST.match(name) and not _SHARED.search(name):
+                holding.add(name)
+    return frozenset(holding)
+
+
+def _split(symptoms: Symptoms) -> str | None:
+    """As the buffers show, else as stated, else the default where that is known."""
+    names = () if symptoms.log is None else tuple(symptoms.log.facts.model_buffers)
+    if any(name.startswith("Meta") for name in names):
+        return "tensor"
+    if any(_SHARED.search(name) for name in names):
+        return "row"
+    if names:
+        return "layer"
+    stated = settings.stated(symptoms, "-sm")
+    if stated is not None:
+        value = stated.values[0] if stated.values else ""
+        return value if value in SPLITS else None
+    return "layer" if settings.has_defaults(symptoms) else None

@@ -66,13 +66,8 @@ async def test_requests_that_no_slot_can_hold_are_refused_before_anything_is_sen
     assert "--ctx-size" in done.stderr
 
 
-def test_the_winner_is_exported_as_a_patch_as_flags_and_for_docker(tmp_path, capsys):
-    file = manifest(tmp_path)
-    out = tmp_path / "out"
-    tuned = ["tune", "-f", str(file), "--models-dir", str(tmp_path), "--engine", "embedded", "--out", str(out)]
-    assert (
-        subprocess.run([sys.executable, "-m", "slotune.cli", *tuned], check=False, capture_output=True).returncode == 0
-    )
+def test_the_winner_is_exported_as_a_patch_as_flags_and_for_docker(tuned, capsys):
+    out = tuned.out
     assert main(["export", str(out)]) == 0
     own = yaml.safe_load(capsys.readouterr().out)
     assert own["metadata"]["name"] == "tiny"

@@ -62,20 +62,18 @@ def servers_below(directory: Path) -> list[int]:
     return found
 
 
-def test_the_answer_is_printed_saved_and_reported(tmp_path):
-    done = run(tune_command(tmp_path, manifest(tmp_path)))
-    assert done.returncode == 0, done.stderr
-    assert "1 × cpu" in done.stdout
-    assert "llama-server" in done.stdout
-    assert "/models/f16.gguf" in done.stdout  # the flags belong into the manifest, not onto this machine
-    assert str(tmp_path / "f16.gguf") not in done.stdout
-    document = json.loads((tmp_path / "out" / "decision.json").read_text())
+def test_the_answer_is_printed_saved_and_reported(tuned, tmp_path):
+    assert "1 × cpu" in tuned.done.stdout
+    assert "llama-server" in tuned.done.stdout
+    assert "/models/f16.gguf" in tuned.done.stdout  # the flags belong into the manifest, not onto this machine
+    assert str(tuned.models / "f16.gguf") not in tuned.done.stdout
+    document = json.loads((tuned.out / "decision.json").read_text())
     assert document["decision"]["kind"] == "Found"
-    HTMLParser().feed((tmp_path / "out" / "report.html").read_text())
-    assert "tiny" in (tmp_path / "out" / "report.html").read_text()
-    assert servers_below(tmp_path) == []
+    HTMLParser().feed((tuned.out / "report.html").read_text())
+    assert "tiny" in (tuned.out / "report.html").read_text()
+    assert servers_below(tuned.models) == []
     exported = tmp_path / "tiny.json.gz"
-    assert run(slotune("export", tmp_path / "out", "--format", "search", "--out", exported)).returncode == 0
+    assert run(slotune("export", tuned.out, "--format", "search", "--out", exported)).returncode == 0
     again = run(slotune("replay", exported, "-o", "json"))
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["comparison"] == "Same"
@@ -86,14 +84,12 @@ def test_output_for_machines_is_the_whole_document_and_nothing_else(tmp_path):
     assert json.loads(done.stdout)["decision"]["kind"] == "Found"
 
 
-def test_the_same_command_again_measures_nothing_twice(tmp_path):
-    command = tune_command(tmp_path, manifest(tmp_path))
-    first = run(command)
-    measured = trials_on_disk(tmp_path)
-    second = run(command)
-    assert (first.returncode, second.returncode) == (0, 0)
-    assert trials_on_disk(tmp_path) == measured
-    assert "resuming" in second.stderr
+def test_the_same_command_again_measures_nothing_twice(tuned):
+    measured = trials_on_disk(tuned.models)
+    again = run(tuned.command)
+    assert again.returncode == 0, again.stderr
+    assert trials_on_disk(tuned.models) == measured > 0
+    assert "resuming" in again.stderr
 
 
 def test_an_impossible_promise_is_infeasible_and_says_what_binds(tmp_path):
@@ -107,7 +103,7 @@ def test_an_impossible_promise_is_infeasible_and_says_what_binds(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server(tmp_path, number):
-    file = manifest(tmp_path, workload__inline__load__requestRate="4")
+    file = manifest(tmp_path, workload__inline__load__requestRate="10")
     with subprocess.Popen(tune_command(tmp_path, file), stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: trials_on_disk(tmp_path) >= 1 and servers_below(tmp_path), "a second trial runs")
         process.send_signal(number)
@@ -140,7 +136,7 @@ def test_two_tunes_do_not_share_a_directory(tmp_path):
     assert "--out" in second.stderr
 
 
-def test_plain_lines_say_what_is_measured_how_it_stands_and_how_long_it_may_take(tmp_path):
-    done = run(tune_command(tmp_path, manifest(tmp_path)))
-    assert re.search(r"measuring · \d+ of \d+ requests · \d+ broke the promise, \d+ may · \d+ s, at most", done.stderr)
-    assert "\x1b" not in done.stderr
+def test_plain_lines_say_what_is_measured_how_it_stands_and_how_long_it_may_take(tuned):
+    said = tuned.done.stderr
+    assert re.search(r"measuring · \d+ of \d+ requests · \d+ broke the promise, \d+ may · \d+ s, at most", said)
+    assert "\x1b" not in said

@@ -33,7 +33,7 @@ SHARED = Demand(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def target(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Target]:
     candidate = Candidate(
-        "q4", "cpu", parallel_slots=1, context_per_slot=256, batch_size=128, ubatch_size=128, threads=2
+        "q4", "cpu", parallel_slots=1, context_per_slot=256, batch_size=128, ubatch_size=128, threads=1
     )
     alias = new_alias()
     process = LlamaProcess(

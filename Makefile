@@ -41,26 +41,31 @@ demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machi
 	@"$(VENV)/bin/slotune" engine requantize "$(MODEL)" --to F16,Q8_0,Q4_0 --out "$(MODELS)" >/dev/null
 	@"$(VENV)/bin/slotune" tune -f "$(DEMO)" --models-dir "$(MODELS)" --engine embedded --out "$(OUT)"
 
-# They measure no times, so two at a time disturb nobody; the others do, and have the machine for themselves.
-TEST_PURE := $(addprefix tests/,api chart controller diagnose quality report rollout search simulator verdict)
+# They measure times, or load a server that must keep up: they have the machine for themselves, the others run two at a time.
+TEST_ALONE := $(addprefix tests/,gathering load production commands/test_bench.py commands/test_diagnose.py \
+	commands/test_tune.py tuning/test_pod_client.py $(addprefix sandbox/test_,$(addsuffix .py,canary canary_load leash \
+	process process_sandbox real_engine real_speculation)))
 
 .PHONY: test
 test: $(DEV_READY) model ## Run the tests (ARGS="-k name" narrows)
 	@$(if $(ARGS),"$(PY)" -m pytest $(ARGS),\
 	failed=0; \
-	"$(PY)" -m pytest -n 2 --dist loadfile $(TEST_PURE) || failed=$$?; \
-	"$(PY)" -m pytest $(TEST_PURE:%=--ignore=%) || failed=$$?; \
+	"$(PY)" -m pytest -n 2 --dist loadfile $(TEST_ALONE:%=--ignore=%) || failed=$$?; \
+	"$(PY)" -m pytest $(TEST_ALONE) || failed=$$?; \
 	exit $$failed)
 
 # Root only: a node has pods. E2E_KUBECONFIG and E2E_CONTEXT name a cluster that is there already instead.
 # Tests of the operator as the chart installs it: in a session, and on a node, of their own, since others run their own one.
 E2E_INSTALLED := $(addprefix e2e/test_,$(addsuffix .py,bad_input changes recommend search_outcomes tuned))
+# It measures a server of this machine, and comes first, while no node is up.
+E2E_ALONE := e2e/test_real_engine.py
 
 .PHONY: e2e
 e2e: $(DEV_READY) model ## Run the end-to-end tests on a real Kubernetes node (ARGS narrows)
 	@$(if $(ARGS),"$(PY)" -m pytest $(if $(filter e2e/%,$(ARGS)),,e2e) $(ARGS),\
 	failed=0; \
-	"$(PY)" -m pytest e2e $(E2E_INSTALLED:%=--ignore=%) || failed=$$?; \
+	"$(PY)" -m pytest $(E2E_ALONE) || failed=$$?; \
+	"$(PY)" -m pytest e2e $(patsubst %,--ignore=%,$(E2E_ALONE) $(E2E_INSTALLED)) || failed=$$?; \
 	"$(PY)" -m pytest $(E2E_INSTALLED) || failed=$$?; \
 	exit $$failed)
 

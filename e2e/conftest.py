@@ -26,6 +26,9 @@ from e2e.node.places import cache_folder, node_name
 from e2e.node.programs import find_programs
 from e2e.story import Ground
 from e2e.waiting import eventually as wait_eventually
+from tests.conftest import demo_model
+
+__all__ = ["demo_model"]  # a fixture is seen where its name is
 
 NODE = node_name()
 

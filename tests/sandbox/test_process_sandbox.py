@@ -39,40 +39,6 @@ async def measure(space: Problem, model: Path, home: Path, trial: Trial, **more:
     return await sandbox.measure(trial, lambda _: None)
 
 
-async def test_one_candidate_of_a_real_model_is_measured_and_its_parts_add_up(demo_model, tmp_path):
-    one = candidate(cache_ram_mib=64, cache_idle_slots=True)
-    space = problem(demo_model, one, rate=1.5, prompts=SyntheticPrompts(96, shared_prefix_tokens=64))
-    measured = await measure(space, demo_model, tmp_path, Trial(one, 1.5, confidence=0.6))
-    result = measured.result
-    assert result.verdict.outcome is Outcome.PASS, result.verdict.reason
-    effective = dict(result.effective)
-    assert effective["parallelSlots"] == "2"
-    assert effective["contextSizePerSlot"] == "256"
-    assert effective["cacheTypeK"] == "f16"
-    assert effective["kvUnified"] == "false"
-    assert "11549" in effective["build"]
-    records = [r for run in measured.runs for r in run.records]
-    parts = result.attribution
-    assert parts is not None
-    whole = sum(r.ttft_s for r in records if r.ttft_s is not None) / len(records)
-    assert parts.queue_s + parts.prefill_s + parts.contention_s + parts.overhead_s == pytest.approx(whole, rel=0.05)
-    assert result.probe is not None
-    assert result.probe.prefill_tokens_per_s > 10
-    assert result.memory_bytes is not None
-    assert result.memory_bytes > 90e6
-    assert result.host_memory_peak_bytes is not None
-    assert parts.cached_share is not None
-    assert parts.cached_share > 0.3
-    cache = result.cache
-    assert cache is not None
-    assert cache.theoretical_reuse == pytest.approx(64 / 96)
-    assert cache.effectiveness == pytest.approx(1.0, abs=0.2)
-    assert cache.cold_reuse == 0.0
-    assert cache.warm_reuse == pytest.approx(64 / 96)
-    assert cache.canaries >= 2, "on a busy machine some are not answered in time"
-    assert cache.foreign == 0
-
-
 async def test_queue_and_reading_add_up_to_ttft_by_the_servers_own_clock(demo_model, tmp_path):
     """One slot, five long prompts almost at once: what the headers split off is the wait, the rest is ``prompt_ms``."""
     alias = new_alias()

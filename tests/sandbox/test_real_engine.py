@@ -12,36 +12,12 @@ import pytest
 
 from slotune.llama.candidate import Candidate
 from slotune.llama.effective import check_effective, effective_values
-from slotune.llama.engine import find_engine
 from slotune.llama.failures import FailureClass
-from slotune.llama.flags import to_args
-from slotune.load.cache_facts import CacheFacts
-from slotune.load.demand import Demand, Prompt, SyntheticPrompts
-from slotune.load.target import Target
-from slotune.load.trace import build_trace
-from slotune.sandbox import canary as canaries_module
-from slotune.sandbox.canary import BEGINNING, FOREIGN_NATS, Canaries, Canary
-from slotune.sandbox.canary_load import CanaryLoad
-from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, new_alias
+from slotune.sandbox.process import LlamaStartError
 from slotune.sandbox.process_tree import descendants
-from tests.sandbox.processes import running
+from tests.sandbox.processes import SMALL, engine_process, running
 
 pytestmark = pytest.mark.engine
-
-SMALL = Candidate("q4", "cpu", parallel_slots=2, context_per_slot=512, batch_size=128, ubatch_size=64, threads=2)
-
-
-def engine_process(model: Path, directory: Path, candidate: Candidate, **limits: int) -> LlamaProcess:
-    alias = new_alias()
-    args = to_args(candidate, model_path=str(model), host=HOST, port=0, alias=alias)
-    return LlamaProcess(
-        find_engine("embedded"),
-        args,
-        directory=directory,
-        alias=alias,
-        startup_limit_s=60,
-        address_space_bytes=limits.get("address_space_bytes"),
-    )
 
 
 @pytest.fixture
@@ -191,7 +167,7 @@ async def test_response_headers_come_when_a_slot_takes_the_request(demo_model: P
         return seen
 
     async with (
-        engine_process(demo_model, tmp_path, replace(SMALL, parallel_slots=1)) as process,
+        engine_process(demo_model, tmp_path, replace(SMALL, parallel_slots=1, threads=1)) as process,
         httpx.AsyncClient(base_url=process.base_url, trust_env=False, timeout=60) as client,
     ):
         first, second = await asyncio.gather(stream(client, 12), stream(client, 12))
@@ -199,47 +175,3 @@ async def test_response_headers_come_when_a_slot_takes_the_request(demo_model: P
     early, late = sorted((first, second), key=lambda seen: seen.headers_s)
     assert late.headers_s > early.events_s[-4], "the one slot was still busy, and the headers of the other came"
     assert late.headers_s < late.events_s[0]
-
-
-@pytest.mark.parametrize("prompts", ["synthetic", "real"])
-async def test_a_real_model_shows_a_foreign_context_in_its_answers_and_none_where_there_is_none(
-    demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prompts: str
-) -> None:
-    """The engine's own cache is sound, also in the middle of a load, so the fault is made here: somebody else's prompt
-    goes before each canary."""
-    monkeypatch.setattr(canaries_module, "LIMIT_S", 120.0)  # the test is about answers, however busy the machine is
-    honest = canaries_module._answer
-
-    async def leaking(server, canary, *more, cold):  # type: ignore[no-untyped-def]  # takes what it replaces takes
-        if cold:
-            return await honest(server, canary, *more, cold=True)
-        return await honest(server, Canary((*range(20_000, 20_060), *canary.ids), 0), *more, cold=True)
-
-    one = replace(SMALL, threads=1, cache_ram_mib=32, cache_idle_slots=True)
-    if prompts == "synthetic":
-        demand = Demand(1.0, 8, synthetic=SyntheticPrompts(96, shared_prefix_tokens=64))
-    else:
-        asked = ("opens", "closes", "was built")
-        words = (f"The harbor of the old town is small and busy. Say when its market {word}." for word in asked)
-        demand = Demand(1.0, 8, prompts=tuple(Prompt(messages=({"role": "user", "content": word},)) for word in words))
-    async with engine_process(demo_model, tmp_path, one) as process:
-        vocabulary = (await process.server.model()).vocabulary
-        assert vocabulary is not None
-        load = CanaryLoad(Target(process.base_url), demand, 4, vocabulary=vocabulary)
-        load.after(build_trace(demand, rate=1.0, seed=1, requests=6).entries)
-        beginnings = await load.beginnings(process.server)
-        assert beginnings
-        assert all(len(ids) >= BEGINNING for ids in beginnings)
-        canaries = Canaries(Target(process.base_url), beginnings, vocabulary, 7, load)
-        await canaries.take_cold()
-        await canaries.look()
-        await canaries.look()
-        sound = canaries.on(CacheFacts())
-        monkeypatch.setattr(canaries_module, "_answer", leaking)
-        await canaries.look()
-        leaked = canaries.on(CacheFacts())
-
-    assert (sound.canaries, sound.foreign) == (8, 0)
-    assert sound.canary_divergence is not None
-    assert sound.canary_divergence < FOREIGN_NATS / 2, "rounding, which depends on who else is in the batch"
-    assert leaked.foreign > 0

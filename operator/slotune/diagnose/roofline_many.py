@@ -53,7 +53,8 @@ class Many:
         if self.seen_each is not None:
             seen.append(f"{self.seen_each:,.4g} each")
         if self.seen_together is not None:
-            seen.append(f"{self.seen_together:,.4g} together")
+            over = " over all its time" if self.is_most else ""
+            seen.append(f"{self.seen_together:,.4g} together{over}")
         if not seen:
             return can
         share = ""

@@ -79,7 +79,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
         pytest.param(["--log", "x.log", "-n", "chat"], ["--namespace", "--deployment"], id="a namespace for a log"),
         pytest.param(["--log", "x.log", "--context", "home"], ["--context", "--deployment"], id="a context for a log"),
         pytest.param(["--log", "-", "-f", "-"], ["--file", "standard input"], id="two things on standard input"),
-        pytest.param(["--log", "x.log", "--gpu-class", "l4"], ["--gpu-class", "-f"], id="a class of no manifest"),
+        pytest.param(["--log", "x.log", "--gpu-class", "gold"], ["--gpu-class", "-f"], id="a class of no manifest"),
         pytest.param(["--log", "x.log", "--name", "chat"], ["--name", "-f"], id="a name of no manifest"),
         pytest.param(["--log", "x.log", "--bandwidth", "fast"], ["--bandwidth", "fast", "300G"], id="no number"),
         pytest.param(["--log", "x.log", "--bandwidth", "nan"], ["--bandwidth", "nan"], id="a bandwidth of nan"),
@@ -370,6 +370,19 @@ def test_a_class_that_the_manifest_has_not_is_refused_with_those_that_it_has(
     line = refused(capsys, "--log", str(LOG), "-f", str(file), "--gpu-class", "h100")
     assert "h100" in line
     assert "cpu" in line
+
+
+@pytest.mark.parametrize("with_manifest", [False, True])
+def test_a_well_known_device_needs_no_manifest(
+    with_manifest: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_tiny_model(tmp_path / "tiny.gguf")
+    file = ["-f", str(manifest(tmp_path, model=False))] if with_manifest else []
+    arguments = ["--log", str(LOG), "--gpu-class", "RTX 4090", "--model", str(model), *file]
+    roofline = document(capsys, *arguments)["servers"][0]["sections"]["roofline"]
+    assert roofline["device"] == "RTX 4090"
+    assert roofline["decode"]["at_most_tokens_per_s"] > 0
+    assert roofline["prefill"]["at_most_tokens_per_s"] > 0
 
 
 @pytest.mark.parametrize("option", ["--model", "--nvidia-smi", "-f"])

@@ -97,7 +97,11 @@ def _helps(diagnose: argparse.ArgumentParser) -> None:
         help="manifest with a LlamaDeployment: what is owed, and the GPUClass; repeatable",
     )
     helps.add_argument("--name", help="the LlamaDeployment to take when there are several")
-    helps.add_argument("--gpu-class", metavar="NAME", help="the GPUClass of the manifest that the server runs on")
+    helps.add_argument(
+        "--gpu-class",
+        metavar="NAME",
+        help="what the server runs on: a GPUClass of the manifest, or without one a well-known device: 'RTX 4090'",
+    )
     helps.add_argument(
         "--bandwidth", metavar="BYTES", help="memory bandwidth of the device in bytes a second, e.g. 300G"
     )

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from slotune.api.quantities import QuantityError, parse_decimal, parse_quantity
+from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.gathering.device_file import read_device_file
@@ -69,10 +70,7 @@ def read_helps(
     """
     width = None if bandwidth is None else _number("--bandwidth", bandwidth)
     price = None if price_per_hour is None else _number("--price-per-hour", price_per_hour)
-    if not files and (name is not None or gpu_class is not None):
-        flag, value = ("--name", name) if name is not None else ("--gpu-class", gpu_class)
-        raise InvalidInputError(flag, value, "is looked up in a manifest: name its file with -f FILE")
-    promise, declared, notes = _from_manifest(files, name, gpu_class) if files else (None, None, ())
+    promise, declared, notes = _from_manifest(files, name, gpu_class) if files else _by_name(name, gpu_class)
     given = None
     if width is not None or price is not None:
         given = GPUFacts(
@@ -105,6 +103,18 @@ def read_key(path: Path) -> str:
         cure = f"is longer than any key ({_LONGEST_KEY:,} characters): name a file that holds nothing but the key"
         raise InvalidInputError("--api-key-file", path, cure)
     return key
+
+
+def _by_name(name: str | None, gpu_class: str | None) -> tuple[None, GPUFacts | None, tuple[str, ...]]:
+    """Without a manifest, what is known of a device by its name. Raises InvalidInputError."""
+    if name is not None:
+        raise InvalidInputError("--name", name, "is looked up in a manifest: name its file with -f FILE")
+    if gpu_class is None:
+        return None, None, ()
+    if known_accelerator(gpu_class) is None:
+        cure = "is no device of known figures, such as 'RTX 4090': write so, or name the GPUClass's file with -f FILE"
+        raise InvalidInputError("--gpu-class", gpu_class, cure)
+    return None, GPUFacts(gpu_class), ()
 
 
 def _from_manifest(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from slotune.api.manifests import Manifests, load_manifests
 from slotune.api.v1alpha1 import GPUClass
+from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.symptoms import GPUFacts
 from slotune.tuning.errors import InvalidInputError
 from slotune.tuning.reading import promise_of
@@ -30,6 +31,8 @@ def read_manifest(
 def _declared(manifests: Manifests, wanted: str | None) -> tuple[GPUFacts | None, tuple[str, ...]]:
     """The GPUClass of the manifest; none, with a note, where nothing says which of several it is."""
     classes = manifests.gpu_classes
+    if wanted is not None and wanted not in classes and known_accelerator(wanted) is not None:
+        return GPUFacts(wanted), (f"the manifest has no GPUClass {wanted}: what it can do is its data sheet's word",)
     if wanted is not None and wanted not in classes:
         raise InvalidInputError("--gpu-class", wanted, f"the manifest has {', '.join(classes)}: name one of them")
     if wanted is None and len(classes) > 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 from slotune.diagnose.request_cost import RequestCost, request_cost_of
 from slotune.diagnose.roofline import Bound, Roofline, roofline_of
+from slotune.diagnose.roofline_many import Many
 from slotune.diagnose.symptoms import Symptoms
 from slotune.report.checkup import Section
 from slotune.report.figures import finite, sentence
@@ -27,22 +28,27 @@ def _unknown(key: str, title: str, needs: str) -> Section:
 
 
 def _roofline(roofline: Roofline) -> Section:
+    devices, guesses = roofline.devices, roofline.speculating
     document = {
         "known": True,
         "needs": None,
         "device": roofline.device,
+        "device_named_by": None if devices.named_by is None else str(devices.named_by.source),
+        "devices": devices.count,
+        "split": devices.split,
         "weights_bytes": roofline.weights_bytes,
+        "weights_exact": bool(roofline.is_dense) and not roofline.weights.rough,
         "kv_bytes": roofline.kv_bytes,
         "context_tokens": roofline.context_tokens,
+        "speculating": guesses.is_on,
+        "tokens_per_step": finite(guesses.tokens_per_step),
+        "step_bytes": finite(roofline.step_bytes),
         "decode": _bound(roofline.decode),
         "prefill": _bound(roofline.prefill),
+        "several": None if roofline.several is None else _several(roofline.several),
         "sentences": list(roofline.sentences),
     }
-    lines = [sentence(words) for words in roofline.sentences]
-    if roofline.decode.at_most is None and roofline.prefill.at_most is None:
-        seen = roofline.prefill.seen  # the second sentence would say once more that the device is not known
-        lines[1:] = [] if seen is None else [f"{seen.tokens_per_s:,.4g} prompt tokens/s were seen."]
-    return Section("roofline", "Roofline", tuple(lines), document)
+    return Section("roofline", "Roofline", tuple(sentence(words) for words in roofline.sentences), document)
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
@@ -51,6 +57,19 @@ def _bound(bound: Bound) -> dict[str, Any]:
         "seen_tokens_per_s": None if bound.seen is None else finite(bound.seen.tokens_per_s),
         "seen_alone": None if bound.seen is None else bound.seen.alone,
         "share": finite(bound.share),
+        "needs": bound.needs,
+    }
+
+
+def _several(several: Many) -> dict[str, Any]:
+    return {
+        "users": finite(several.users),
+        "users_at_most": several.is_most,
+        "step_bytes": several.step_bytes,
+        "at_most_each_tokens_per_s": finite(several.at_most_each),
+        "at_most_together_tokens_per_s": finite(several.at_most_together),
+        "seen_each_tokens_per_s": finite(several.seen_each),
+        "seen_together_tokens_per_s": finite(several.seen_together),
     }
 
 

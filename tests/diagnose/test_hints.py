@@ -166,10 +166,17 @@ def conversations(groups: int) -> Problem:
     )
 
 
+def reversed_hints(problem: Problem, results: Sequence[TrialResult]) -> Preference:
+    """What would have been asked first comes last."""
+    return {candidate: -place for candidate, place in hints(problem, results).items()}
+
+
 def test_a_simulated_search_among_equals_takes_fewer_trials_with_hints_and_answers_the_same() -> None:
     spent = []
     for groups in (10, 30):
-        (plain, without), (hinted, with_hints) = (lived(conversations(groups), way) for way in (unhinted, hints))
+        (plain, without), (hinted, with_hints), (_, turned) = (
+            lived(conversations(groups), way) for way in (unhinted, hints, reversed_hints)
+        )
         assert plain.choice is not None
         assert hinted.choice is not None
         assert (hinted.kind, hinted.choice.monthly_cost, hinted.cost_gap) == (
@@ -178,5 +185,6 @@ def test_a_simulated_search_among_equals_takes_fewer_trials_with_hints_and_answe
             plain.cost_gap,
         )
         assert with_hints <= without
-        spent.append((without, with_hints))
-    assert sum(hinted for _, hinted in spent) < sum(plain for plain, _ in spent), spent
+        spent.append((with_hints, without, turned))
+    with_hints, without, turned = map(sum, zip(*spent, strict=True))
+    assert with_hints < without < turned, spent

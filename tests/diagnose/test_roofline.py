@@ -168,7 +168,7 @@ def test_a_step_that_writes_three_tokens_allows_three_times_as_many():
     found = of_log(story)
     assert found.speculating.tokens_per_step == pytest.approx(199 / 66)
     assert found.decode.at_most == pytest.approx(1008e9 * 199 / 66 / (ON_GPU + 500 * PER_TOKEN), rel=1e-4)
-    assert "faster than was declared" not in said(found)
+    assert "is faster than" not in said(found)
     assert found.decode.share is not None
     assert found.decode.share < 1
 
@@ -294,8 +294,19 @@ def test_a_device_is_only_accused_where_nothing_else_is_left():
     pod = PodFacts("p", args=("llama-server",), gpus=1)
     found = of_log(log_of(asked=[Asked(10, 200, 300)], caches=""), pod=pod)
     assert found.kv_bytes is None
-    assert "RTX 4090 is faster than was declared, or another one" in said(found)
+    assert found.sentences[-1].endswith(": NVIDIA GeForce RTX 4090 is faster than its data sheet says, or another one")
     assert not found.is_sure
+    declared = of_log(log_of(asked=[Asked(10, 200, 300)]), pod=pod, gpu=GPUFacts("mine", 1008e9))
+    assert declared.sentences[-1].endswith(": mine is faster than was declared, or another one")
+
+
+def test_a_shorter_context_explains_no_more_than_it_takes():
+    """Half of the step are keys and values of the mean context: up to twice as fast may be a shorter one."""
+    pod = PodFacts("p", args=("llama-server",), gpus=1)
+    context = round(ON_GPU / PER_TOKEN)
+    true = 1008e9 / (2 * ON_GPU)
+    assert "a shorter context than the mean one" in said(of_log(log_of(asked=[Asked(context, 2, 1.5 * true)]), pod=pod))
+    assert "faster than its data sheet" in said(of_log(log_of(asked=[Asked(context, 2, 2.5 * true)]), pod=pod))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +327,7 @@ def test_whatever_else_may_explain_it_is_said_before(change: dict[str, object], 
     found = known(fast)
     assert "more than that" in found.sentences[0]
     assert words in said(found)
-    assert "faster than was declared" not in said(found)
+    assert "is faster than" not in said(found)
 
 
 # What was seen

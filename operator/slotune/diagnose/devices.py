@@ -45,6 +45,8 @@ class Devices:
     """As ``-sm`` has it, where there are several; None: not known, or one."""
     unknown: str | None = None
     """A name for which there are no figures."""
+    declared: bool = False
+    """Whether somebody stated the bandwidth, so that a name gives no more than operations/s."""
 
     @property
     def at_once(self) -> int:
@@ -99,7 +101,7 @@ def devices_of(symptoms: Symptoms) -> Devices:
         or (None if named is None else named.bandwidth_bytes_per_s),
         flops_per_s=declared.flops_per_s or (None if named is None else named.flops_per_s),
     )
-    return Devices(gpu, by, count, split, unknown)
+    return Devices(gpu, by, count, split, unknown, declared=declared.bandwidth_bytes_per_s is not None)
 
 
 def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | None]:

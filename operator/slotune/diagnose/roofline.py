@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slotune.diagnose.devices import Devices, accelerator_of, devices_of
-from slotune.diagnose.evidence import Evidence
+from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.roofline_doubts import Doubts, doubts_of
 from slotune.diagnose.roofline_many import Many, many_of
 from slotune.diagnose.speculating import Speculating, speculating
@@ -32,6 +32,8 @@ LAUNCH_S: Final = 200e-6
 needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
 LAYERS_MOST: Final = 100
 """Where the number of layers is not known: the largest models have about so many."""
+
+_SOURCES: Final = {Source.LOG: "the log", Source.NODE: "its node", Source.DEVICE: "the device's own words"}
 
 
 def usual_step_s(floor_s: float, layers: int | None) -> float:
@@ -136,8 +138,9 @@ class Roofline:
             return f"there are no figures for {self.devices.unknown}: give its memory bandwidth with --bandwidth"
         if by is None or gpu is None:
             return None
-        where = str(by.source) if by.line is None else f"{by.source}, line {by.line}"
-        return f"what {gpu.name} can do is its data sheet's word, its name is from: {by.text} ({where})"
+        where = _SOURCES.get(by.source, str(by.source)) + ("" if by.line is None else f", line {by.line}")
+        figures = "operations/s" if self.devices.declared else "figures"
+        return f"the device's name is from {where} ({by.text}), its {figures} from its data sheet"
 
 
 def roofline_of(symptoms: Symptoms) -> Roofline | str:

@@ -76,7 +76,10 @@ def doubts_of(
     elif guesses.tokens_per_step is None:
         decode_needs = GUESSES
     elif decode_share is not None and decode_share > 1:
-        why = _reasons(symptoms, weights, devices, guesses, kv)
+        step = weights.taking_part + (kv or 0) + weights.draft_bytes * guesses.drafts_per_step
+        # Where the weights alone take longer than what was seen, it is not for keys and values.
+        shorter = bool(kv) and decode_share * (step - (kv or 0)) / step <= 1
+        why = _reasons(symptoms, weights, devices, guesses, shorter=shorter)
         decode_needs = f"why more is seen than there can be: {why}"
         sentences.append(f"more tokens/s were seen than the device can write, so something is not as it seems: {why}")
     elif weights.is_dense is None:
@@ -99,7 +102,7 @@ def doubts_of(
     return Doubts(decode_needs, prefill_needs, tuple(sentences))
 
 
-def _reasons(symptoms: Symptoms, weights: Weights, devices: Devices, guesses: Speculating, kv: int | None) -> str:
+def _reasons(symptoms: Symptoms, weights: Weights, devices: Devices, guesses: Speculating, *, shorter: bool) -> str:
     """All that may be otherwise; the device itself only where nothing else may."""
     found = []
     if weights.is_dense is None:
@@ -112,9 +115,9 @@ def _reasons(symptoms: Symptoms, weights: Weights, devices: Devices, guesses: Sp
         found.append(
             "several GPUs read at the same time (-sm row or tensor; a log with -lv 4 shows how many there are)"
         )
-    elif devices.count > 1 and devices.named_by is not None and devices.split != "none":
+    elif devices.count > 1 and devices.named_by is None:
         found.append("its GPUs are of several kinds")
-    if kv:
+    if shorter:
         found.append("the requests that were fastest had a shorter context than the mean one")
         if not kv_type_is_known(symptoms):
             found.append("keys and values are of a smaller type than f16 (-ctk, -ctv)")
@@ -122,8 +125,13 @@ def _reasons(symptoms: Symptoms, weights: Weights, devices: Devices, guesses: Sp
         found.append("an input table, of which a token reads one row, counts as read (--model FILE.gguf tells)")
     if weights.taking_part < CACHED_BYTES:
         found.append("its weights are so small that they stay in the GPU's own cache")
+    return _either(found) or _accused(devices, declared=devices.declared)
+
+
+def _accused(devices: Devices, *, declared: bool) -> str:
     name = "the device" if devices.gpu is None else devices.gpu.name
-    return _either(found) or f"{name} is faster than was declared, or another one"
+    taken = "was declared" if declared else "its data sheet says"
+    return f"{name} is faster than {taken}, or another one"
 
 
 def _prompt_reasons(weights: Weights, devices: Devices) -> str:
@@ -134,8 +142,7 @@ def _prompt_reasons(weights: Weights, devices: Devices) -> str:
         found.append("several GPUs share the prompt (a log with -lv 4 shows how many there are)")
     if weights.rough:
         found.append("tables that prompts do not multiply with are counted (--model FILE.gguf tells)")
-    name = "the device" if devices.gpu is None else devices.gpu.name
-    return _either(found) or f"{name} is faster than was declared, or another one"
+    return _either(found) or _accused(devices, declared=False)
 
 
 def _either(reasons: list[str]) -> str:

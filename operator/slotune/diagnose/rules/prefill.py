@@ -51,6 +51,8 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
     seen, at_most = roofline.prefill.seen, roofline.prefill.at_most
     if at_most is None or roofline.prefill.needs is not None:
         return Undecided(roofline.prefill.needs or "--probe: how fast one prompt is read alone")
+    if roofline.is_dense is False:
+        return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: how fast one prompt is read alone")
     tokens = PROMPT_TOKENS if symptoms.probe is None else symptoms.probe.prompt_tokens

@@ -7,8 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from slotune.diagnose import catalogue
 from slotune.diagnose.evidence import LONGEST, Source
-from slotune.diagnose.failure_entries import FAILURES
+from slotune.diagnose.failed_trials import FAILURES
+from slotune.diagnose.failure_entries import WITHDRAWN
 from slotune.diagnose.finding import Severity
 from slotune.diagnose.findings import ENTRIES, TABLE, explain_result, findings, trial_findings
 from slotune.diagnose.invalid_entries import INVALID
@@ -348,7 +350,8 @@ def test_speed_that_is_lost_to_others_is_counted_against_one_user_alone() -> Non
 
 def test_every_failure_and_every_fault_of_a_measurement_has_an_entry_of_its_own() -> None:
     assert list(FAILURES) == list(FailureClass)
-    assert [entry.id for entry in FAILURES.values()] == [f"SLT{201 + at}" for at in range(len(FailureClass))]
+    assert len({entry.id for entry in FAILURES.values()}) == len(FailureClass)
+    assert not WITHDRAWN & set(catalogue.ENTRIES), "an identifier that was withdrawn is never used again"
     assert {code for code, _ in GATES} <= set(INVALID)
     assert [entry.id for entry in INVALID.values()] == [f"SLT{301 + at}" for at in range(len(INVALID))]
     assert len({entry.id for entry in ENTRIES}) == len({entry.code for entry in ENTRIES}) == len(ENTRIES)

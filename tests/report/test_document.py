@@ -99,5 +99,5 @@ def test_every_fact_of_a_decision_and_of_a_trial_is_saved() -> None:
     made = document(worked_example())
     renamed = {"baseline_result": "baseline_trial", "nearest": "nearest_trial"}
     assert {renamed.get(f.name, f.name) for f in fields(Decision)} == set(made["decision"])
-    left_out = {"trial", "log_tail"}
+    left_out = {"trial", "log_tail", "noticed"}  # what was noticed is among its findings
     assert {f.name for f in fields(TrialResult)} - left_out <= set(made["trials"][0])

@@ -16,7 +16,7 @@ from slotune.api.manifests import load_manifests
 from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document
-from slotune.diagnose.findings import explain_result
+from slotune.diagnose.findings import explain_result, said_of
 from slotune.report.document import verdict_document
 from slotune.report.text import bench_text
 from slotune.tuning.errors import InvalidInputError
@@ -49,8 +49,8 @@ def bench(
         result = uvloop.run(measure_url(problem, url, key, reporter))
     finally:
         reporter.close()
-    why = explain_result(result, problem.promise, problem.demand)
-    findings = {problem.key(result.trial): [why]} if why else {}
+    said = said_of(result, problem.promise, problem.demand)
+    findings = {problem.key(result.trial): said} if said else {}
     if output == "table":
         out = Console(highlight=False)
         out.print(bench_text(problem, result, findings=findings, width=out.width))

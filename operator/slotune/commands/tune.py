@@ -16,7 +16,7 @@ from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document, write_atomically
 from slotune.diagnose.binding import with_binding
-from slotune.diagnose.findings import explain_result
+from slotune.diagnose.findings import explain_result, said_of
 from slotune.llama.engine import find_engine
 from slotune.report.document import to_document
 from slotune.report.html import render_html
@@ -99,7 +99,8 @@ def _tell(answer: Answer, reading: Reading, directory: Path, output: str) -> Non
     """Write the report and the document, then print the end of the story."""
     problem = answer.problem
     decision = with_binding(problem, answer.results, answer.decision)
-    findings = {problem.key(r.trial): [why] for r in answer.results if (why := _why(problem, r))}
+    said = ((r, said_of(r, problem.promise, problem.demand)) for r in answer.results)
+    findings = {problem.key(r.trial): sentences for r, sentences in said if sentences}
     flags = [] if decision.choice is None else reading.baseline.flags_for(decision.choice.candidate)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     html = render_html(

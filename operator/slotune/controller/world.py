@@ -228,6 +228,7 @@ async def _flight(
         events=await read_events(cluster, namespace, name, pod),
         earlier=earlier,
         image_id=image_id,
+        is_generated=trial.spec.workload.prompts.synthetic is not None,
     )
     if pod is not None and isinstance(judgement, Waiting) and judgement.server is not None:
         started[pod.uid] = judgement.server

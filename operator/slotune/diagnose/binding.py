@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from slotune.diagnose.case import seconds
 from slotune.diagnose.entry import Entry
-from slotune.diagnose.failure_entries import FAILURES
+from slotune.diagnose.failed_trials import entry_of
 from slotune.diagnose.findings import trial_findings
 from slotune.diagnose.rules.batch import PROMPT_ALONE_TOO_SLOW
 from slotune.diagnose.rules.load import ONE_USER_TOO_SLOW
@@ -123,12 +123,13 @@ def _nothing_starts(problem: Problem, trials: Sequence[TrialResult], _: TrialRes
     if not trials or any(result.failure is None for result in trials):
         return None
     [(failure, count)] = Counter(result.failure for result in trials if result.failure).most_common(1)
-    example = next(result.verdict.reason for result in trials if result.failure is failure)
+    example = next(result for result in trials if result.failure is failure)
     code = "Memory" if failure.is_memory else failure.value
     return _Bind(
         code,
-        f"no configuration could be measured: {count} of {len(trials)} tried ended in {failure.value}. {example}",
-        FAILURES[failure],
+        f"no configuration could be measured: {count} of {len(trials)} tried ended in {failure.value}. "
+        f"{example.verdict.reason}",
+        entry_of(failure, example.failure_knob, example.verdict.reason),
     )
 
 

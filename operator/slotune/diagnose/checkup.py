@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose import failure_entries
 from slotune.diagnose.entry import Item
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.symptoms import Symptoms
@@ -36,7 +37,7 @@ class Rule:
     """One check."""
 
     id: str
-    """Entry of the catalogue that it can find."""
+    """Entry of the catalogue that it can find; of a server that ended it may find the entry of why instead."""
     item: Item
     check: Callable[[Symptoms], Finding | Clear | Undecided]
 
@@ -92,7 +93,10 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
     return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked))
 
 
-FAILING: Final = frozenset({"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114", "SLT115"})
+FAILING: Final = frozenset(
+    {"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114", "SLT115"}
+    | {entry.id for entry in failure_entries.ENTRIES}
+)
 """Entries by which requests are refused, cut off or lost, not only slow: who gets no answer is not served by speed."""
 UNCOUNTED: Final = 0.1
 """The share that a cause counts for whose own nobody could count: what calls a part of the time large elsewhere."""

@@ -41,3 +41,13 @@ class Evidence:
     def __str__(self) -> str:
         where = self.source.value if self.line is None else f"{self.source.value}:{self.line}"
         return f"{where}  {self.text}"
+
+    @classmethod
+    def parse(cls, text: str) -> Evidence | None:
+        """What was printed, back from its one line; None where it is none."""
+        where, gap, said = text.partition("  ")
+        name, _, number = where.partition(":")
+        known = next((source for source in Source if source.value == name), None)
+        if known is None or not gap:
+            return None
+        return cls(known, said, int(number) if number.isdecimal() else None)

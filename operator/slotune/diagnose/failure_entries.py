@@ -1,7 +1,7 @@
-"""Why a server could not be measured, as entries of the catalogue: one for each class of failure.
+"""How a server ends, as entries of the catalogue: one for each class of failure that no other finding is.
 
-The sentence of a failure has its own numbers and often its own setting
-(:func:`slotune.llama.failures.classify_failure`); what stands here holds for every one of its class.
+A trial and a log of the same end are told under one identifier. The sentence of a failure has its own numbers and often
+its own setting (:func:`slotune.llama.failures.classify_failure`); what stands here holds for every one of its class.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Final
 from slotune.diagnose.entry import Entry, Item
 from slotune.llama.failures import FailureClass
 
-__all__ = ["ENTRIES", "FAILURES"]
+__all__ = ["ENTRIES", "OF_FAILURES", "WITHDRAWN"]
 
-_STARTS: Final = "A trial of the same configuration comes up, and its log says 'server is listening'."
+_STARTS: Final = "A server or a trial of the same configuration comes up, and its log says 'server is listening'."
 
-FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
+WITHDRAWN: Final = frozenset({"SLT208", "SLT210", "SLT211", "SLT214"})
+"""Identifiers of causes that have another one; none of them is ever used again."""
+
+OF_FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
     {
         FailureClass.BAD_FLAG: Entry(
             id="SLT201",
@@ -47,8 +50,9 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             code="OutOfMemoryWeights",
             item=Item.MEMORY,
             title="The weights do not fit",
-            cause="The weights alone are larger than the memory that is free on the device.",
-            first="Offer a smaller model variant, or a GPU class with more memory.",
+            cause="The weights alone are larger than the memory that is free on the device, or on the host for a "
+            "server that computes there.",
+            first="Take smaller weights (a model variant of fewer bits), or a GPU or a limit with more memory.",
             avoid="Do not lower slots or context: the weights are allocated before any cache.",
             verify=_STARTS,
             knobs=("variant", "gpuClass"),
@@ -59,8 +63,9 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             item=Item.MEMORY,
             title="The KV cache does not fit beside the weights",
             cause="The cache of all slots is allocated at the start, as slots times context per slot.",
-            first="Lower contextSizePerSlot to what requests really need, then parallelSlots; q8_0 halves the cache.",
-            avoid="Do not lower uBatchSize for this: it is another buffer.",
+            first="Lower contextSizePerSlot (-c) to what requests really need, then parallelSlots (-np); q8_0 halves "
+            "the cache.",
+            avoid="Do not lower uBatchSize (-ub) for this: it is another buffer.",
             verify=_STARTS,
             knobs=("contextSizePerSlot", "parallelSlots", "cacheTypeK", "cacheTypeV"),
         ),
@@ -70,7 +75,7 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             item=Item.MEMORY,
             title="The compute buffer does not fit beside weights and KV cache",
             cause="Intermediate results of one piece of a prompt need a buffer that grows with uBatchSize.",
-            first="Lower uBatchSize, and keep flash attention on, which needs far less of it.",
+            first="Lower uBatchSize (-ub), and keep flash attention on, which needs far less of it.",
             avoid="Do not raise batchSize or parallelSlots: neither makes the buffer smaller.",
             verify=_STARTS,
             knobs=("uBatchSize", "flashAttention"),
@@ -82,7 +87,8 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             title="GPU memory ran out under load",
             cause="Everything fitted at the start, and something that is allocated later did not "
             "(ggml-org/llama.cpp#13085).",
-            first="Leave a margin: lower uBatchSize or contextSizePerSlot, and see that nobody else uses the GPU.",
+            first="Leave a margin: lower uBatchSize (-ub) or contextSizePerSlot (-c), and see that nobody else uses "
+            "the GPU.",
             avoid="Do not count on a restart: it ends the same way once load comes back.",
             verify="The same load runs to its end without a restart.",
             knobs=("uBatchSize", "contextSizePerSlot"),
@@ -94,23 +100,10 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             title="Host memory ran out",
             cause="The process grew beyond the memory limit, mostly by the host prompt cache or by weights that are "
             "kept in host memory, and the kernel ended it.",
-            first="Lower cacheRAMMiB, or raise the container's memory limit.",
+            first="Lower cacheRAMMiB (--cache-ram), or raise the container's memory limit.",
             avoid="Do not take a larger GPU: its memory was not what ran out.",
             verify="Host memory stays below the limit through the same load.",
             knobs=("cacheRAMMiB",),
-        ),
-        FailureClass.CPU_FALLBACK: Entry(
-            id="SLT208",
-            code="CPUFallback",
-            item=Item.GPU,
-            title="The server took the CPU where the GPU was asked for",
-            cause="llama-server starts without the GPU, or with fewer layers on it, when it finds no usable device or "
-            "too little memory, and only logs that.",
-            first="See that the image has a build for this GPU and that its driver is new enough; then leave memory "
-            "for all layers.",
-            avoid="Do not tune anything else: its figures are those of another machine.",
-            verify="The log says that all layers were offloaded to the GPU.",
-            knobs=("gpuLayers", "gpuClass"),
         ),
         FailureClass.CONFIGURATION_MISMATCH: Entry(
             id="SLT209",
@@ -122,27 +115,6 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             first="Look for LLAMA_ARG_ variables and configuration files in the image, and at who listens there.",
             avoid="Do not read its figures as those of this configuration.",
             verify="/props and /slots show the values that were asked for.",
-        ),
-        FailureClass.CRASHED: Entry(
-            id="SLT210",
-            code="Crashed",
-            item=Item.HEALTH,
-            title="llama-server ended by itself",
-            cause="It stopped at an assertion, an error of the driver, or a signal; its last lines say which.",
-            first="Read its last lines; try another build, and report it with them.",
-            avoid="Do not retry without a change: most of these ends come again.",
-            verify="The same load runs to its end on the other build.",
-        ),
-        FailureClass.WEDGED: Entry(
-            id="SLT211",
-            code="WedgedUnderLoad",
-            item=Item.HEALTH,
-            title="The server holds requests and makes no progress",
-            cause="The thread that computes stands still while the one that answers /health does not, so no probe "
-            "restarts it.",
-            first="Take another build, and report it with the log of the time before.",
-            avoid="Do not trust /health: it never asks the thread that computes.",
-            verify="Tokens come for as long as requests are in flight.",
         ),
         FailureClass.STARTUP_TIMEOUT: Entry(
             id="SLT212",
@@ -166,20 +138,9 @@ FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             verify="Canary prompts are answered the same with the cache and without it.",
             knobs=("cacheRAMMiB", "cacheReuse"),
         ),
-        FailureClass.SPECULATION_UNAVAILABLE: Entry(
-            id="SLT214",
-            code="SpeculationUnavailable",
-            item=Item.HEALTH,
-            title="The server cannot guess tokens as it was asked to",
-            cause="The draft model could not be loaded, its vocabulary differs, or the model's memory cannot be rolled "
-            "back; llama-server logs that and would serve without.",
-            first="Take a draft model of the same family, or an n-gram kind, or none.",
-            avoid="Do not try other slots or batches with it: the reason is the same for all of them.",
-            verify="The answers' timings count drafted tokens.",
-            knobs=("draft", "speculation"),
-        ),
     }
 )
-"""Class to entry, in the order of the classes."""
+"""Class to entry, in the order of the classes. Those that are not here are found of servers as well, under the entry of
+the rule that finds them: :data:`slotune.diagnose.failed_trials.FAILURES` has every class."""
 
-ENTRIES: Final = tuple(FAILURES.values())
+ENTRIES: Final = tuple(OF_FAILURES.values())

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from slotune.diagnose import failure_entries, invalid_entries
+from slotune.diagnose import catalogue, failure_entries, invalid_entries
 from slotune.diagnose import trial_checks as checks
 from slotune.diagnose import trial_evidence as numbers
 from slotune.diagnose.case import Case
+from slotune.diagnose.checkup import FAILING
 from slotune.diagnose.entry import Entry
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.failed_trials import FAILURES, entry_of
 from slotune.diagnose.finding import Confidence, Cost, Finding, Severity
 from slotune.diagnose.rules import batch, load, queue
 from slotune.diagnose.rules import reuse_causes as reuse
@@ -28,7 +30,17 @@ from slotune.search.trial import TrialResult
 from slotune.verdict.promise import Promise
 from slotune.verdict.verdicts import Outcome
 
-__all__ = ["ENTRIES", "TABLE", "Row", "cited", "explain_result", "findings", "first_cause", "trial_findings"]
+__all__ = [
+    "ENTRIES",
+    "TABLE",
+    "Row",
+    "cited",
+    "explain_result",
+    "findings",
+    "first_cause",
+    "said_of",
+    "trial_findings",
+]
 
 LEAST_STEP_S: Final = 0.002
 """A floor (seconds a token) below this says nothing: launching kernels takes as long as reading a small model."""
@@ -96,9 +108,10 @@ TABLE: Final[tuple[Row, ...]] = (
 ENTRIES: Final[tuple[Entry, ...]] = (
     *(row.entry for row in TABLE),
     *failure_entries.ENTRIES,
+    *(entry for entry in FAILURES.values() if entry not in failure_entries.ENTRIES),
     *invalid_entries.ENTRIES,
 )
-"""All that may be found of a trial."""
+"""All that its numbers and its end say of a trial; :mod:`slotune.diagnose.trial_server` finds more by its log."""
 
 
 def findings(
@@ -109,11 +122,35 @@ def findings(
     roofline_step_s: float | None = None,
     model: ModelFacts | None = None,
 ) -> tuple[Finding, ...]:
-    """All that the measurement says, the first cause first; empty when nothing stands out."""
+    """All that is known of a trial, the first cause first; empty when nothing stands out.
+
+    What was measured under load goes before what was noticed of the server, but for requests that it refused or lost:
+    who gets no answer is not served by speed. An entry that both find is told as it was measured.
+    """
     if result.failure is not None or result.verdict.outcome is Outcome.INVALID:
-        return (_not_measured(result),)
+        measured: tuple[Finding, ...] = (_not_measured(result),)
+        return (*measured, *_noticed(result, measured))
     case = Case(result, promise, demand, roofline_step_s, model)
-    return tuple(found for row in TABLE if (found := row.finding(case)) is not None)
+    measured = tuple(found for row in TABLE if (found := row.finding(case)) is not None)
+    noticed = _noticed(result, measured)
+    failing = tuple(one for one in noticed if one.id in FAILING)
+    return (*failing, *measured, *(one for one in noticed if one not in failing))
+
+
+def _noticed(result: TrialResult, measured: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """What was noticed of the server and not measured; entries of another version of slotune are left out."""
+    told = {one.id for one in measured}
+    return tuple(
+        Finding(
+            catalogue.ENTRIES[one.id],
+            one.sentence,
+            (Evidence.parse(one.evidence) or Evidence(Source.TRIAL, one.sentence[:LONGEST]),),
+            Severity(one.severity),
+            Confidence(one.confidence),
+        )
+        for one in result.noticed
+        if one.id in catalogue.ENTRIES and one.id not in told
+    )
 
 
 def trial_findings(problem: Problem, result: TrialResult) -> tuple[Finding, ...]:
@@ -127,7 +164,7 @@ def trial_findings(problem: Problem, result: TrialResult) -> tuple[Finding, ...]
     said = findings(result, problem.promise, problem.demand, roofline_step_s=_floor(problem, result), model=model)
     if problem.models or result.failure is not None or result.verdict.outcome is Outcome.INVALID:
         return said
-    return tuple(finding for finding in said if finding.binds is not None)
+    return tuple(finding for finding in said if finding.binds is not None or finding.id in FAILING)
 
 
 def explain_result(result: TrialResult, promise: Promise, demand: Demand) -> str:
@@ -141,11 +178,20 @@ def explain_result(result: TrialResult, promise: Promise, demand: Demand) -> str
     return result.verdict.reason if cause is None else cited(cause)
 
 
+def said_of(result: TrialResult, promise: Promise, demand: Demand) -> list[str]:
+    """All that a report says of a trial: why it did not pass, then what was noticed of its server beside."""
+    why = explain_result(result, promise, demand)
+    told = [cited(one) for one in _noticed(result, ())]
+    if told and not why:
+        why = result.verdict.reason
+    return [why, *(words for words in told if words != why)] if why else []
+
+
 def first_cause(result: TrialResult, promise: Promise, demand: Demand) -> Finding | None:
     """What stands in the way of the promise, or why there was no measurement; None where nothing of it is known."""
     if result.failure is not None or result.verdict.outcome is Outcome.INVALID:
         return _not_measured(result)
-    return next((one for one in findings(result, promise, demand) if one.binds is not None), None)
+    return next((one for one in findings(result, promise, demand) if one.binds is not None or one.id in FAILING), None)
 
 
 def cited(finding: Finding) -> str:
@@ -157,7 +203,7 @@ def _not_measured(result: TrialResult) -> Finding:
     """Of a server that could not be measured, or of a measurement that was at fault: the verdict says all of it."""
     verdict = result.verdict
     if result.failure is not None:
-        entry = failure_entries.FAILURES[result.failure]
+        entry = entry_of(result.failure, result.failure_knob, verdict.reason)
         if result.failure_knob is not None:
             entry = replace(entry, knobs=(result.failure_knob,))
         severity = Severity.CRITICAL

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final
 
+from slotune.diagnose.checkup import FAILING
 from slotune.diagnose.entry import Item
 from slotune.diagnose.findings import trial_findings
 from slotune.llama.candidate import Candidate
@@ -71,6 +72,12 @@ _LESS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "PromptAloneTooSlow": frozenset({"variant"}),
         "Saturated": frozenset({"variant", "cacheTypeK", "cacheTypeV"}),
         "TooFewSlots": frozenset({"cacheTypeK", "cacheTypeV"}),
+        "ContextTooSmall": frozenset({"parallelSlots", "cacheTypeK", "cacheTypeV"}),
+        "KVPoolFull": frozenset({"parallelSlots", "cacheTypeK", "cacheTypeV"}),
+        "IdleSlotsSaved": frozenset({"cacheIdleSlots", "cacheRAMMiB"}),
+        "HostCacheCopies": frozenset({"cacheRAMMiB"}),
+        "LayersOnCPU": frozenset({"variant", "cacheTypeK", "cacheTypeV", "contextSizePerSlot"}),
+        "FitSpilled": frozenset({"variant", "cacheTypeK", "cacheTypeV", "contextSizePerSlot"}),
         "OutOfMemoryWeights": frozenset({"variant"}),
         "OutOfMemoryKV": frozenset({"contextSizePerSlot", "parallelSlots", "cacheTypeK", "cacheTypeV"}),
         "OutOfMemoryCompute": frozenset({"uBatchSize"}),
@@ -134,11 +141,12 @@ def _misses(problem: Problem, results: Sequence[TrialResult]) -> list[_Miss]:
 
 
 def _ways(problem: Problem, result: TrialResult) -> Mapping[str, bool]:
-    """Of causes, and of prompts that are read again: that is work, whatever the wait is made of. The first to name a
-    setting says which way."""
+    """Of causes, of requests that were refused, and of prompts that are read again: that is work, whatever the wait is
+    made of. The first to name a setting says which way."""
     ways: dict[str, bool] = {}
     for found in trial_findings(problem, result):
-        if found.binds is None and found.entry.item is not Item.REUSE and result.failure is None:
+        tells = found.binds is not None or found.entry.item is Item.REUSE or found.id in FAILING
+        if not tells and result.failure is None:
             continue
         for knob in found.knobs:
             if knob in _FIELDS:

@@ -116,6 +116,8 @@ class Case(PodCase):
     """Of how the server came up, read before."""
     image_id: str = ""
     """Of the image that the search is about."""
+    is_generated: bool = True
+    """Whether prompts were made up."""
 
     @cached_property
     def server(self) -> ContainerFacts | None:
@@ -162,16 +164,21 @@ class Case(PodCase):
         return server.ended if before else None
 
     @cached_property
-    def server_text(self) -> str:
+    def server_parts(self) -> tuple[str, ...]:
         """The log of the instance that counts, its beginning and its end; kubelet's excerpt when it is gone."""
         if self.server is None:
-            return ""
+            return ()
         previous = _is_previous(self.server)
         head = self.logs.get(server_head(self.server.name, previous=previous), "")
         tail = self.logs.get(server_tail(self.server.name, previous=previous), "")
-        if len(head.encode()) >= _HEAD_BYTES or not head:
-            head += tail
-        return head or ("" if self.crash is None else self.crash.message)
+        parts = (head, tail) if len(head.encode()) >= _HEAD_BYTES or not head else (head,)
+        said = tuple(part for part in parts if part)
+        return said or (() if self.crash is None or not self.crash.message else (self.crash.message,))
+
+    @cached_property
+    def server_text(self) -> str:
+        """The same in one."""
+        return "".join(self.server_parts)
 
     @cached_property
     def server_facts(self) -> LogFacts:

@@ -116,6 +116,12 @@ class ContainerFacts:
     restarts: int = 0
     started: bool = False
     """Its startup probe has passed."""
+    words: tuple[str, ...] = field(default=(), repr=False)
+    """``command`` and ``args``."""
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """Variables that its spec states by value."""
+    limits: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Resource to amount, as the spec states it."""
 
     @property
     def first_start(self) -> datetime | None:
@@ -245,6 +251,9 @@ def _container(spec: Object, status: Object, is_init: bool) -> ContainerFacts:
         previous=_exit(_part(status, "lastState").get("terminated")),
         restarts=int(status.get("restartCount") or 0),
         started=bool(status.get("started")),
+        words=tuple(str(word) for part in ("command", "args") for word in spec.get(part) or ()),
+        env=MappingProxyType({str(one.get("name")): str(one["value"]) for one in _list(spec, "env") if "value" in one}),
+        limits=MappingProxyType({str(n): str(v) for n, v in _part(_part(spec, "resources"), "limits").items()}),
     )
 
 

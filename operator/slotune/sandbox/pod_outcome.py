@@ -33,6 +33,7 @@ from slotune.sandbox.pod_ends import (
     refused_by_its_node,
 )
 from slotune.sandbox.pod_facts import EventFacts, Exit, JobFacts, PodFacts
+from slotune.sandbox.pod_notice import noticed_in
 from slotune.sandbox.pod_waiting import waiting_for, without_pod
 from slotune.sandbox.reference_check import not_as_recorded
 from slotune.search.trial import Purpose, Trial, TrialResult
@@ -63,6 +64,7 @@ def judge_pod(
     events: Sequence[EventFacts] = (),
     earlier: LogFacts | None = None,
     image_id: str = "",
+    is_generated: bool = True,
 ) -> Judgement:
     """Say where a trial stands whose Job was made.
 
@@ -79,6 +81,7 @@ def judge_pod(
         events: of the Job and the pod; without them a refused pod shows only when the waiting is over.
         earlier: the server's facts from an earlier :class:`Waiting`: its log may have been rotated since.
         image_id: of the image that the search is about, as kubelet named it; empty when that is not known.
+        is_generated: prompts were made up, and say nothing about what real ones hold.
     """
     if job is None:
         return Retry("JobLost", "the trial's Job was deleted while it ran")
@@ -97,6 +100,7 @@ def judge_pod(
         now=now,
         earlier=earlier,
         image_id=image_id,
+        is_generated=is_generated,
     )
     for gate in GATES:
         judgement = gate(case)
@@ -254,6 +258,7 @@ def _with_server(case: Case, result: TrialResult) -> TrialResult:
 
 
 def _ended(case: Case, result: TrialResult) -> Ended:
+    result = replace(result, noticed=noticed_in(case, result))
     record = case.client_log.record
     lost = ("the record of the requests did not arrive",) if "record" in case.client_log.broken else ()
     kept = case.client_log.reference

@@ -116,6 +116,11 @@ class LlamaProcess:
         return self._server
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """llama-server's, as it is started."""
+        return self._args
+
+    @property
     def base_url(self) -> str:
         """``http://127.0.0.1:PORT``."""
         return self.server.base_url

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from slotune.diagnose.trial_server import notice
 from slotune.llama.candidate import Candidate
 from slotune.llama.effective import Mismatch, check_effective, effective_values
 from slotune.llama.engine import Engine
@@ -33,7 +34,9 @@ from slotune.sandbox.process import HOST, LlamaProcess, LlamaStartError, Process
 from slotune.sandbox.process_tree import descendants
 from slotune.sandbox.protocol import Measured, Progress, ProgressListener
 from slotune.sandbox.reference_files import ReferenceFiles
+from slotune.sandbox.server_log import read_story
 from slotune.search.finalists import measurement_for, stops_early
+from slotune.search.noticed import Noticed
 from slotune.search.problem import Problem
 from slotune.search.trial import Purpose, Trial, TrialResult
 
@@ -100,7 +103,21 @@ class ProcessSandbox:
         except (ShardError, DemandError, aiohttp.ClientError) as error:
             measured = Measured(TrialResult(trial, broken(error, trial.confidence), 0.0))
         result = replace(measured.result, gpu_seconds=self._clock() - began, started_at=started_at)
-        return replace(measured, result=result)
+        # Its log is whole now, and may be megabytes: reading it must not hold up whoever waits in this loop.
+        noticed = await asyncio.to_thread(self._notice, result, process)
+        return replace(measured, result=replace(result, noticed=noticed))
+
+    def _notice(self, result: TrialResult, process: LlamaProcess) -> tuple[Noticed, ...]:
+        """What is found of the server by its log and its arguments."""
+        candidate = result.trial.candidate
+        return notice(
+            result,
+            read_story(process.log_path),
+            is_gpu=self._problem.hardware[candidate.gpu_class].is_gpu,
+            is_generated=self._problem.demand.synthetic is not None,
+            flags=process.arguments,
+            model=self._problem.models.get(candidate.variant),
+        )
 
     def _arguments(self, candidate: Candidate, alias: str) -> list[str]:
         return to_args(

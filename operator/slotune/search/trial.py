@@ -13,6 +13,7 @@ from slotune.load.cache_facts import CacheFacts
 from slotune.load.device_facts import DeviceFacts
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.quality.divergence import Divergence
+from slotune.search.noticed import Noticed
 from slotune.verdict.verdicts import Outcome, Verdict
 
 __all__ = ["Purpose", "Trial", "TrialResult"]
@@ -133,6 +134,8 @@ class TrialResult:
     """Node of the cluster that it ran on; empty where there is one machine, or nobody said."""
     cache: CacheFacts | None = None
     """What the prompt cache served, could have served, and to whom; None where nothing is shared and none is used."""
+    noticed: tuple[Noticed, ...] = ()
+    """What was found of the server by its log, its arguments and its limits: what numbers can't tell."""
 
     @property
     def never_ran(self) -> bool:

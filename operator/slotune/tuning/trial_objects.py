@@ -29,7 +29,7 @@ from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning import status_values as values
 from slotune.tuning.cache_status import cache_of, cache_status
 from slotune.tuning.device_status import device_of, device_status
-from slotune.tuning.finding_status import findings_status
+from slotune.tuning.finding_status import findings_status, noticed_of
 from slotune.tuning.trial_numbers import (
     attribution_of,
     attribution_status,
@@ -196,7 +196,8 @@ def completed_status(
 ) -> LlamaTrialStatus:
     """The end of a trial. Never invalid, whatever was measured: see :mod:`slotune.tuning.status_values`.
 
-    ``completed_at`` is RFC 3339, ``findings`` are what a diagnosis says of ``result``, the first cause first.
+    ``completed_at`` is RFC 3339, ``findings`` are what a diagnosis says of ``result``, the first cause first; what was
+    noticed of its server is among them, and nowhere else.
     """
     reason = values.word(result.verdict.code)
     message = values.sentence(said_in_public(result.verdict.reason))
@@ -297,6 +298,7 @@ def result_of(trial: LlamaTrial) -> TrialResult | None:
         reference="" if status.quality is None else status.quality.reference_digest,
         device=device_of(status.device),
         node=(status.environment.node if status.environment is not None else None) or "",
+        noticed=noticed_of(status.findings, failure, knob, status.message),
     )
 
 

@@ -21,11 +21,19 @@ def ask(rules: Sequence[Rule], identifier: str, symptoms: Symptoms) -> Finding |
     return rule.check(symptoms)
 
 
-def found(rules: Sequence[Rule], identifier: str, symptoms: Symptoms, severity: Severity = Severity.WARNING) -> Finding:
-    """The finding of that rule: of this severity, with evidence, in a sentence as they are written."""
+def found(
+    rules: Sequence[Rule],
+    identifier: str,
+    symptoms: Symptoms,
+    severity: Severity = Severity.WARNING,
+    *,
+    entry: str | None = None,
+) -> Finding:
+    """The finding of that rule: of this severity, with evidence, in a sentence as they are written. Under the rule's
+    own identifier, unless it is of a server that ended by a more precise cause (``entry``)."""
     said = ask(rules, identifier, symptoms)
     assert isinstance(said, Finding), said
-    assert said.id == identifier
+    assert said.id == (entry or identifier)
     assert said.severity is severity, said
     assert said.evidence
     assert said.sentence[0] == said.sentence[0].lower()

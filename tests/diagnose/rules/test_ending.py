@@ -58,7 +58,8 @@ def test_a_log_that_ends_in_a_crash_is_no_restart() -> None:
 
 
 def test_a_crash_that_names_its_setting_says_the_flag() -> None:
-    assert "-fa" in (found(health.RULES, "SLT114", of(log=read(ENDS["quantized V"])), Severity.CRITICAL).first or "")
+    refused = found(health.RULES, "SLT114", of(log=read(ENDS["quantized V"])), Severity.CRITICAL, entry="SLT201")
+    assert "-fa" in (refused.first or "")
     assert "-ub" in (found(health.RULES, "SLT114", of(log=read(ENDS["lost device"])), Severity.CRITICAL).first or "")
 
 
@@ -72,7 +73,9 @@ def test_a_crash_that_names_its_setting_says_the_flag() -> None:
 )
 def test_an_error_that_is_repeated_is_no_advice(line: str, first: str | None) -> None:
     text = line if line.startswith("error") else START + line
-    assert found(health.RULES, "SLT114", of(log=read(text + "\n")), Severity.CRITICAL).first == first
+    said = ask(health.RULES, "SLT114", of(log=read(text + "\n")))
+    assert isinstance(said, Finding)
+    assert said.first == first
 
 
 def test_a_log_of_a_crash_and_the_start_after_it_is_a_restart() -> None:
@@ -111,7 +114,8 @@ def test_every_end_is_told_once_in_flags_as_they_are_typed(end: str) -> None:
 
 
 def test_a_full_gpu_says_which_flag_to_lower() -> None:
-    assert "-ub" in (found(memory.RULES, "SLT036", of(log=read(ENDS["compute"])), Severity.CRITICAL).first or "")
+    full = found(memory.RULES, "SLT036", of(log=read(ENDS["compute"])), Severity.CRITICAL, entry="SLT205")
+    assert "-ub" in (full.first or "")
     weights = ask(memory.RULES, "SLT036", of(log=read(ENDS["weights"])))
     assert isinstance(weights, Finding)
     assert "smaller weights" in (weights.first or "")

@@ -146,7 +146,11 @@ def test_the_cache_is_undecided_without_a_limit_a_build_or_a_size() -> None:
 
 def test_a_container_that_the_kernel_killed_is_critical() -> None:
     got = found(
-        RULES, "SLT034", of(pod=pod(last_exit=("OOMKilled", 137), memory_limit_bytes=4 * GIB)), Severity.CRITICAL
+        RULES,
+        "SLT034",
+        of(pod=pod(last_exit=("OOMKilled", 137), memory_limit_bytes=4 * GIB)),
+        Severity.CRITICAL,
+        entry="SLT207",
     )
     assert "its limit is 4,096 MiB" in got.sentence
 
@@ -174,7 +178,7 @@ def test_a_kill_of_which_nobody_says_why_may_be_something_else() -> None:
 )
 def test_a_kill_for_memory_weighs_less_the_longer_it_is_ago(ago_s: float | None, ready: bool, want: Severity) -> None:
     killed = pod(last_exit=("OOMKilled", 137), last_exit_ago_s=ago_s, ready=ready)
-    said = found(RULES, "SLT034", of(pod=killed), want).sentence
+    said = found(RULES, "SLT034", of(pod=killed), want, entry="SLT207").sentence
     assert ("ago" in said) is (ago_s is not None)
 
 
@@ -186,7 +190,7 @@ def test_a_node_that_is_short_of_memory_is_told() -> None:
 def test_a_log_that_ends_for_want_of_host_memory_is_critical() -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_HOST, "cacheRAMMiB", "host memory ran out: lower cacheRAMMiB")
     story = log(failure=failure, failure_line=Line(200, "std::bad_alloc"))
-    got = found(RULES, "SLT034", of(log=story), Severity.CRITICAL)
+    got = found(RULES, "SLT034", of(log=story), Severity.CRITICAL, entry="SLT207")
     assert got.evidence == (Evidence(Source.LOG, "std::bad_alloc", 200),)
     assert is_clear(RULES, "SLT036", of(log=story))
 
@@ -232,7 +236,7 @@ def test_what_is_behind_a_claim_is_not_guessed() -> None:
 def test_a_gpu_that_ran_full_says_which_buffer() -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
     story = log(facts=CUDA, failure=failure, failure_line=Line(88, "failed to allocate buffer for kv cache"))
-    got = found(RULES, "SLT036", of(log=story), Severity.CRITICAL)
+    got = found(RULES, "SLT036", of(log=story), Severity.CRITICAL, entry="SLT204")
     assert got.sentence == "memory ran out: the KV cache did not fit: lower it"
     assert got.first == "Lower it."
     assert got.evidence[0] == Evidence(Source.LOG, "failed to allocate buffer for kv cache", 88)
@@ -245,7 +249,7 @@ def test_a_gpu_that_ran_full_says_which_buffer() -> None:
 def test_what_did_not_fit_on_a_cpu_server_is_host_memory(facts: dict[str, Any], line: str) -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
     story = log(facts=facts, failure=failure, failure_line=Line(88, line))
-    found(RULES, "SLT034", of(log=story), Severity.CRITICAL)
+    found(RULES, "SLT034", of(log=story), Severity.CRITICAL, entry="SLT204")
     assert is_clear(RULES, "SLT036", of(log=story))
 
 
@@ -268,7 +272,8 @@ def test_a_host_cache_without_memory_is_no_full_gpu() -> None:
 
 def test_a_start_that_failed_before_the_one_that_came_up_is_no_longer_critical() -> None:
     failure = Failure(FailureClass.OUT_OF_MEMORY_KV, "contextSizePerSlot", "the KV cache did not fit: lower it")
-    found(RULES, "SLT036", of(log=log(facts=CUDA | {"ready": True}, failure=failure, starts=2)))
+    came_up = log(facts=CUDA | {"ready": True}, failure=failure, starts=2)
+    found(RULES, "SLT036", of(log=came_up), entry="SLT204")
 
 
 def test_weights_that_are_to_lie_in_memory_whole_and_do_not_fit_are_killed_while_they_load() -> None:

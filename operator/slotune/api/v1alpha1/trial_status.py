@@ -289,6 +289,8 @@ class TrialFinding(StatusModel):
     """How sure the cause is."""
     message: Annotated[str, Field(max_length=1024)] = ""
     """In words, with this trial's numbers."""
+    evidence: Annotated[str, Field(max_length=512)] = ""
+    """The line or the number that it rests on, and where it was seen: log:12 is line 12 of the server's log."""
     knobs: Annotated[tuple[ShortText, ...], Items(most=8)] = ()
     """Settings to try, the most promising first; replicas when none helps."""
 
@@ -314,7 +316,7 @@ class LlamaTrialStatus(CommonStatus):
     failure: TrialFailure | None = None
     """Why the server could not be measured."""
     findings: Annotated[tuple[TrialFinding, ...], Items(most=16)] = ()
-    """What the measurement says about its cause, the first cause first."""
+    """What the measurement and the server's log say about its cause, the first cause first."""
     probe: TrialProbe | None = None
     """The idle server."""
     latencies: TrialLatencies | None = None

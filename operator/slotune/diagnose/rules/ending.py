@@ -7,12 +7,13 @@ from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.computing import goes_on
 from slotune.diagnose.rules.host_memory import cure_of
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.llama.failure_words import in_flags
-from slotune.llama.failures import Failure
+from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.log_story import LogStory
 
 __all__ = ["ENDED", "RESTARTING", "ended", "last_line", "restarting"]
@@ -105,22 +106,34 @@ def _cure(failure: Failure) -> str | None:
 
 
 def ended(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    """One process, and how its log ends; restarts and memory have findings of their own."""
-    log, pod = symptoms.log, symptoms.pod
+    """One process, and how its log ends, under the entry of why; restarts and memory have findings of their own."""
+    log = symptoms.log
     if log is None:
         return Undecided("the server's log, or its end")
     failure = log.failure
     if failure is None:
         return Clear("the log holds no error that ended it") if log.lines else Undecided("the server's log, or its end")
-    if goes_on(symptoms):
-        return Clear("it goes on all the same, which is a finding of its own")
-    if failure.failure_class.is_memory:
-        return Clear("memory ran out, which is a finding of its own")
-    if log.starts > 1 or (pod is not None and (pod.restarts or pod.last_exit is not None)):
-        return Clear("it was started again, which is a finding of its own")
+    if (elsewhere := _told_elsewhere(symptoms, failure.failure_class)) is not None:
+        return Clear(f"{elsewhere}, which is a finding of its own")
+    entry = OF_FAILURES.get(failure.failure_class, ENDED)
     return Finding(
-        ENDED, f"it ended: {in_flags(failure.sentence)}", (last_line(log),), Severity.CRITICAL, first=_cure(failure)
+        entry, f"it ended: {in_flags(failure.sentence)}", (last_line(log),), Severity.CRITICAL, first=_cure(failure)
     )
+
+
+def _told_elsewhere(symptoms: Symptoms, failure: FailureClass) -> str | None:
+    """What another rule finds of an end."""
+    log, pod = symptoms.log, symptoms.pod
+    if goes_on(symptoms):
+        return "it goes on all the same"
+    if failure.is_memory:
+        return "memory ran out"
+    if failure is FailureClass.SPECULATION_UNAVAILABLE:
+        return "it could not guess as it was asked to"
+    is_again = log is not None and log.starts > 1
+    if is_again or (pod is not None and (pod.restarts or pod.last_exit is not None)):
+        return "it was started again"
+    return None
 
 
 def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:

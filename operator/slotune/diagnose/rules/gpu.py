@@ -34,7 +34,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
 from slotune.load.nvidia_smi import DeviceSnapshot
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "GPU_NOT_USED", "RULES"]
 
 MIB: Final = 2**20
 EMPTY_SHARE: Final = 0.1

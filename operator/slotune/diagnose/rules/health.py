@@ -14,13 +14,14 @@ from slotune.diagnose.rules import computing, ending, work
 from slotune.diagnose.rules.placement import build_of, fact, heard, said, shown, stated
 from slotune.diagnose.rules.settings import batch_size, has_defaults
 from slotune.diagnose.symptoms import ServerLook, Symptoms
+from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
 from slotune.llama.flag_cures import DRAFT_MODELS
 from slotune.llama.log_story import Topic
 from slotune.llama.server_answers import Metrics
 from slotune.llama.watchdog import LIMIT_S
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "RULES", "SPECULATION_FAILED", "WEDGED"]
 
 STILL_S: Final = LIMIT_S
 """Seconds in which nothing moved that prove a wedge: the watchdog's limit, five times the longest step it ever saw."""
@@ -59,12 +60,12 @@ SPECULATION_FAILED: Final = Entry(
     id="SLT112",
     code="SpeculationFailed",
     item=Item.HEALTH,
-    title="Speculative decoding was asked for, and the server runs without it",
-    cause="When its draft model or context cannot be set up, llama-server logs one error and serves on without "
-    "guessing: as slow as without it, with the draft's memory possibly taken.",
+    title="Speculative decoding was asked for, and cannot be had",
+    cause="A draft model that cannot be loaded ends llama-server. Where only its context cannot be set up it logs one "
+    "error and serves on without guessing: as slow as without it, with the draft's memory possibly taken.",
     first="Read the error that the finding quotes: a draft model of another vocabulary, too little memory, or a way of "
-    "speculating that this model does not support.",
-    avoid="Do not tune --spec-draft-n-max: nothing is drafted.",
+    "speculating that this model does not support. An n-gram kind takes no draft model.",
+    avoid="Do not tune --spec-draft-n-max, slots or batches: nothing is drafted.",
     verify="The log says that the speculative decoding context was initialized, and answers have draft_n in their "
     "timings.",
     knobs=("speculation", "draft"),
@@ -198,6 +199,10 @@ def _processing(metrics: Metrics) -> Evidence:
 
 def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
+    failure = None if log is None else log.failure
+    if log is not None and failure is not None and failure.failure_class is FailureClass.SPECULATION_UNAVAILABLE:
+        sentence = in_flags(failure.sentence)
+        return Finding(SPECULATION_FAILED, f"it ended: {sentence}", (ending.last_line(log),), Severity.CRITICAL)
     if log is not None and (log.facts.speculation_error or log.count(Topic.SPECULATION_FAILED)):
         words = log.facts.speculation_error or "speculative decoding failed"
         return Finding(

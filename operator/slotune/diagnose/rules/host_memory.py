@@ -7,6 +7,7 @@ from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
@@ -67,10 +68,10 @@ HOST_MEMORY_PRESSURE: Final = Entry(
     id="SLT034",
     code="HostMemoryPressure",
     item=Item.MEMORY,
-    title="Host memory runs out",
+    title="Host memory runs short",
     cause="Weights on the CPU, the host prompt cache, context checkpoints and buffers count against the container's "
-    "limit. Beyond it the kernel kills the server; before that, mapped weights are dropped and read from disk again "
-    "at every step.",
+    "limit. Before the kernel kills the server for it, mapped weights are dropped and read from disk again at every "
+    "step, and the host cache gets no memory.",
     first="Raise the memory limit to the weights that stay on the host, plus --cache-ram, plus 2 GiB; or lower "
     "--cache-ram.",
     avoid="Do not take the limit away on a node that others use: then the node picks its victim.",
@@ -165,7 +166,8 @@ def _log_ended(symptoms: Symptoms) -> Finding | None:
     )
     # The process that it happened to may have been followed by one that came up.
     severity = Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL
-    return Finding(HOST_MEMORY_PRESSURE, f"host memory ran out: {sentence}", (told,), severity, first=cure_of(sentence))
+    entry = OF_FAILURES[log.failure.failure_class]
+    return Finding(entry, f"host memory ran out: {sentence}", (told,), severity, first=cure_of(sentence))
 
 
 def ran_out_on_host(symptoms: Symptoms) -> bool:
@@ -202,7 +204,7 @@ def _killed(symptoms: Symptoms) -> Finding | None:
     ago = "" if pod.last_exit_ago_s is None else f" {_ago(pod.last_exit_ago_s)}"
     limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
     return Finding(
-        HOST_MEMORY_PRESSURE,
+        OF_FAILURES[FailureClass.OUT_OF_MEMORY_HOST],
         f"its container was killed with {reason} (exit code {code}){ago}{limit}",
         (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
         _weight_of(pod),

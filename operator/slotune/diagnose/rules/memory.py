@@ -12,6 +12,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
 from slotune.diagnose.rules import weights_file
@@ -80,7 +81,8 @@ GPU_MEMORY_FULL: Final = Entry(
     item=Item.MEMORY,
     title="GPU memory ran out",
     cause="Weights, KV cache and compute buffers must fit together with what others hold; buffers also grow while it "
-    "serves, so a server that started may still fail at its first long prompt (ggml-org/llama.cpp#13085).",
+    "serves, so one that started may still fail at its first long prompt (ggml-org/llama.cpp#13085). A server that "
+    "ended with it is told by what did not fit.",
     first="Lower what the log names: the context or slots for the KV cache, --ubatch-size for the compute buffer, a "
     "smaller quantization for the weights.",
     avoid="Do not start it again with the same settings: it ends in the same place.",
@@ -207,6 +209,7 @@ def _kv_pool_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """Of a server that ended with it under the entry of what did not fit; else whether an allocation ever failed."""
     log = symptoms.log
     if log is None:
         return Undecided("the server's log")
@@ -218,7 +221,7 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
         words = in_flags(failure.sentence) if line is None else line.text
         told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
         return Finding(
-            GPU_MEMORY_FULL,
+            OF_FAILURES[failure.failure_class],
             f"memory ran out: {in_flags(failure.sentence)}",
             tuple(dict.fromkeys((told, *heard(log, Topic.OUT_OF_MEMORY)[:1]))),
             # The process that it happened to may have been followed by one that came up.

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from slotune.llama.failures import FailureClass
 from slotune.llama.foreign_logs import looks_like
 from slotune.llama.log_lines import parse_log
-from slotune.llama.log_requests import Quantiles
 from slotune.llama.log_story import LONGEST, Line, LogStory, Topic
 from slotune.llama.log_stream import LogReader
+from slotune.llama.quantiles import Quantiles
 
 LOGS = Path(__file__).parent / "logs"
 ALL = sorted(path.stem for path in LOGS.glob("*.log"))

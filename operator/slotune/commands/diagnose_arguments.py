@@ -105,4 +105,8 @@ def _helps(diagnose: argparse.ArgumentParser) -> None:
     helps.add_argument(
         "--bandwidth", metavar="BYTES", help="memory bandwidth of the device in bytes a second, e.g. 300G"
     )
-    helps.add_argument("--price-per-hour", metavar="PRICE", help="price of the device per hour, e.g. 0.80")
+    helps.add_argument(
+        "--price-per-hour",
+        metavar="PRICE",
+        help="price of one device per hour, e.g. 0.80: in the GPUClass's currency where there is one, else in dollars",
+    )

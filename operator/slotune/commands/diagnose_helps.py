@@ -77,6 +77,7 @@ def read_helps(
             UNNAMED if declared is None else declared.name,
             bandwidth_bytes_per_s=None if width is None else float(width),
             price_per_hour=None if price is None else float(price),
+            currency="USD" if declared is None else declared.currency,
         )
     device, evidence = (None, ()) if nvidia_smi is None else read_device_file(nvidia_smi)
     return Helps(
@@ -152,5 +153,6 @@ def _joined(first: GPUFacts | None, second: GPUFacts | None) -> GPUFacts | None:
         first.bandwidth_bytes_per_s or second.bandwidth_bytes_per_s,
         first.flops_per_s or second.flops_per_s,
         first.price_per_hour or second.price_per_hour,
-        second.currency if first.price_per_hour is None else first.currency,
+        # A price without a class of its own is in the currency of the class that it is given for.
+        second.currency if first.price_per_hour is None or first.name == UNNAMED else first.currency,
     )

@@ -1,28 +1,44 @@
 """What one request costs: seconds of the accelerator, and money, without the time that it only waits.
 
-A request's own work is its prompt tokens at the speed at which they are read, and its answer's steps, shared with those
-who are in the same batch. So 4,000 prompt tokens at 10,000/s and 250 steps of 10.2 ms in a batch of 8 are 0.4 s and
-0.32 s. Waiting in a queue costs users and no accelerator, so it is not in here.
+Where no two requests ran at a time, the log's own times are it: what each took to read its prompt and to write its
+answer, added up and divided by their number. Where several ran, each one's time has the others' work in it: 4 requests
+of 10 s each, all at once, are 10 s of the accelerator and not 40. Then the times are divided by how many shared a step,
+where the server counts that, and are no more than a bound where nobody does. Waiting in a queue costs users and no
+accelerator; it is in none of these times.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 from dataclasses import dataclass
 
+from slotune.diagnose.computed_again import Again, computed_again
+from slotune.diagnose.devices import accelerator_of
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.roofline import accelerator_of
-from slotune.diagnose.speeds import decode_speed, prefill_speed
+from slotune.diagnose.gpu_count import gpu_count
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Topic
+from slotune.llama.log_story import LogStory, RequestTimings
 
-__all__ = ["RequestCost", "request_cost_of"]
+__all__ = ["Precision", "RequestCost", "request_cost_of"]
 
 HOUR_S = 3600.0
+STAMP_S = 1.0
+"""Time stamps may be rounded to it."""
+
+
+class Precision(enum.StrEnum):
+    """What a figure is."""
+
+    EXACT = "Exact"
+    """The server measured it."""
+    ABOUT = "About"
+    AT_MOST = "AtMost"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """Of a mean request; tokens and accelerator seconds."""
+    """Of a mean request: tokens, and seconds in which the accelerator works for it, or all of several do."""
 
     prompt_tokens: float
     """Computed, without those that came from a cache."""
@@ -31,18 +47,22 @@ class RequestCost:
     output_tokens: float
     prefill_s: float
     decode_s: float
-    """Its share of the steps that it took part in."""
-    sharing: float
-    """Requests in a batch, on average."""
-    sharing_known: bool
-    """False: counted as if it had been alone, so ``decode_s`` is at most that."""
-    saved_s: float | None
-    """What the cache saved already."""
-    again_s: float | None
-    """Spent at most on tokens that had been computed before, where the server says that it began prompts anew."""
+    precision: Precision
+    """Of both."""
+    basis: str
+    """What both rest on, in words."""
+    sharing: float | None
+    """Requests in a batch, on average; None: several, and nobody says how many."""
     per_thousand_cached_s: float
     """What 1,000 more prompt tokens from a cache would save."""
+    reading: Precision
+    """Of seconds a token, in that and in what follows: at most ``ABOUT``, since no two tokens cost the same."""
+    again: Again | None
+    """Tokens that had been computed before; None: nothing says that any had."""
     price_per_hour: float | None
+    """Of one accelerator."""
+    gpus: int
+    """How many it has."""
     evidence: tuple[Evidence, ...]
     currency: str = "USD"
 
@@ -51,108 +71,133 @@ class RequestCost:
         """Accelerator seconds."""
         return self.prefill_s + self.decode_s
 
-    def money(self, seconds: float) -> float | None:
-        """Price of accelerator seconds for 1,000 requests; None without a price."""
-        return None if self.price_per_hour is None else 1000 * seconds * self.price_per_hour / HOUR_S
+    @property
+    def saved_s(self) -> float | None:
+        """What the cache saved already."""
+        return None if self.cached_tokens is None else self.cached_tokens * self.per_thousand_cached_s / 1000
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """The same in plain words."""
-        most = "" if self.sharing_known else "at most "
-        lines = [
-            (
-                f"a request of {self.prompt_tokens:,.0f} computed prompt tokens and {self.output_tokens:,.0f} answered "
-                f"ones takes {most}{_s(self.total_s)} of the device: {_s(self.prefill_s)} to read, "
-                f"{most}{_s(self.decode_s)} to write{self._priced(self.total_s, ' in all')}"
-            )
-        ]
-        if self.again_s:
-            lines.append(
-                f"up to {_s(self.again_s)} of that read tokens again that had been read before"
-                f"{self._priced(self.again_s)}"
-            )
-        if self.saved_s:
-            lines.append(
-                f"{self.cached_tokens:,.0f} tokens a request came from the cache, which saved {_s(self.saved_s)}"
-                f"{self._priced(self.saved_s)}"
-            )
-        shareable = min(1000.0, self.prompt_tokens)
-        if shareable >= 1:
-            saves = self.per_thousand_cached_s * shareable / 1000
-            lines.append(
-                f"if {shareable:,.0f} of the computed prompt tokens were a shared prefix, a cache would save "
-                f"{_s(saves)} a request{self._priced(saves)}"
-            )
-        return tuple(lines)
+    def again_s(self) -> float | None:
+        """Spent on tokens that had been computed before."""
+        if self.again is None:
+            return None
+        return min(self.prefill_s, self.again.tokens * self.per_thousand_cached_s / 1000)
 
-    def _priced(self, seconds: float, more: str = "") -> str:
-        money = self.money(seconds)
-        if money is None:
-            return ""
-        sign = "$" if self.currency == "USD" else f"{self.currency} "
-        return f" ({sign}{money:,.2g} per 1,000 requests{more})"
+    @property
+    def again_precision(self) -> Precision:
+        """Of that."""
+        is_bound = self.again is not None and self.again.is_bound
+        return Precision.AT_MOST if is_bound else self.reading
+
+    def money(self, seconds: float | None) -> float | None:
+        """Price of accelerator seconds for 1,000 requests; None without a price."""
+        if self.price_per_hour is None or seconds is None:
+            return None
+        return 1000 * seconds * self.gpus * self.price_per_hour / HOUR_S
 
 
 def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
     """The cost, or what it would take to know it."""
-    reading, writing = prefill_speed(symptoms), decode_speed(symptoms)
-    if reading is None or writing is None:
-        return "how fast it reads and writes: a log of requests, --probe, or a server that has worked (with --metrics)"
-    sizes = _sizes(symptoms)
-    if sizes is None:
-        return "how long requests are: a log that holds some"
-    prompt, cached, output, evidence = sizes
-    sharing = _sharing(symptoms)
-    steps = max(0.0, output - 1)  # the first token comes out of the prompt's own pass
+    log = symptoms.log
+    requests = None if log is None else log.requests
+    if log is None or requests is None or not requests.requests:
+        return "how long requests are, and what each took: a log that holds some"
+    count = requests.requests
+    prefill_s, decode_s, precision, basis, sharing, seen = _work(symptoms, log, requests)
+    per_token_s, reading = _reading(symptoms, requests, sharing)
     gpu = accelerator_of(symptoms)
+    words = (
+        f"{count:,} requests, {requests.prompt_tokens:,} prompt tokens computed in {requests.prompt_ms / 1e3:,.4g} s, "
+        f"{requests.predicted_tokens:,} answered in {requests.predicted_ms / 1e3:,.4g} s"
+    )
     return RequestCost(
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        output_tokens=output,
-        prefill_s=prompt / reading.tokens_per_s,
-        decode_s=steps / writing.tokens_per_s / (sharing or 1.0),
-        sharing=sharing or 1.0,
-        sharing_known=sharing is not None,
-        saved_s=None if cached is None else cached / reading.tokens_per_s,
-        again_s=_again(symptoms, prompt / reading.tokens_per_s),
-        per_thousand_cached_s=1000 / reading.tokens_per_s,
+        prompt_tokens=requests.prompt_tokens / count,
+        cached_tokens=None if requests.cached_tokens is None else requests.cached_tokens / count,
+        output_tokens=requests.predicted_tokens / count,
+        prefill_s=prefill_s,
+        decode_s=decode_s,
+        precision=precision,
+        basis=basis,
+        sharing=sharing,
+        per_thousand_cached_s=1000 * per_token_s,
+        reading=reading,
+        again=computed_again(symptoms),
         price_per_hour=None if gpu is None else gpu.price_per_hour,
-        evidence=(evidence, reading.evidence, writing.evidence),
+        gpus=gpu_count(symptoms),
+        evidence=(Evidence(Source.LOG, words), *seen),
         currency="USD" if gpu is None else gpu.currency,
     )
 
 
-def _sizes(symptoms: Symptoms) -> tuple[float, float | None, float, Evidence] | None:
-    """(computed prompt tokens, cached ones, answered ones, who says so) of a mean request."""
-    requests = None if symptoms.log is None else symptoms.log.requests
-    if requests is None or not requests.requests:
+_Work = tuple[float, float, Precision, str, float | None, tuple[Evidence, ...]]
+"""Seconds to read and to write, what they are, what they rest on, requests in a batch, who says that."""
+
+
+def _work(symptoms: Symptoms, log: LogStory, requests: RequestTimings) -> _Work:
+    prefill_s, decode_s = (ms / 1e3 / requests.requests for ms in (requests.prompt_ms, requests.predicted_ms))
+    if requests.most_busy_slots == 1:
+        return prefill_s, decode_s, Precision.EXACT, "the log's own times; no two ran at a time", 1.0, ()
+    shared = _shared(symptoms)
+    if shared is None:
+        most = "the log's own times, with the work of others that ran beside in them"
+        bounds = [(prefill_s, decode_s, most), *_alone(symptoms, requests)]
+        prefill_s, decode_s, basis = min(bounds, key=lambda bound: bound[0] + bound[1])
+        precision, seen = Precision.AT_MOST, ()
+    else:
+        busy, evidence = shared
+        prefill_s, decode_s = prefill_s / busy, decode_s / busy
+        basis = f"the log's own times, divided among the {busy:.3g} that shared a step on average"
+        precision, seen = Precision.ABOUT, (evidence,)
+    if (most_s := _wall_s(log, requests.requests)) is not None and prefill_s + decode_s > most_s:
+        scale = most_s / (prefill_s + decode_s)
+        prefill_s, decode_s = prefill_s * scale, decode_s * scale
+        precision, basis = Precision.AT_MOST, "the time that the whole log spans"
+    return prefill_s, decode_s, precision, basis, None if shared is None else shared[0], seen
+
+
+def _shared(symptoms: Symptoms) -> tuple[float, Evidence] | None:
+    """Requests in a step on average, by the server's counters."""
+    server, name = symptoms.server, "n_busy_slots_per_decode"
+    for metrics in () if server is None else (server.metrics_later, server.metrics):
+        busy = None if metrics is None else metrics.get(name)
+        if busy is not None and math.isfinite(busy) and busy >= 1:
+            return busy, Evidence(Source.METRICS, f"{name} {busy:.3g}")
+    return None
+
+
+def _alone(symptoms: Symptoms, requests: RequestTimings) -> list[tuple[float, float, str]]:
+    """What a mean request would take with nothing beside it: in a batch its share of the steps is no more."""
+    probe = symptoms.probe
+    if probe is None or not probe.was_idle or not _is_positive(probe.prefill_tokens_per_s, probe.decode_step_s):
+        return []
+    steps = max(0.0, requests.predicted_tokens / requests.requests - 1)  # the first comes out of the prompt's own pass
+    prompt = requests.prompt_tokens / requests.requests
+    basis = "its tokens at the speeds of a probe that ran alone; a batch shares its steps"
+    return [(prompt / probe.prefill_tokens_per_s, steps * probe.decode_step_s, basis)]
+
+
+def _wall_s(log: LogStory, count: int) -> float | None:
+    """No request can have taken more on average than all of the time, of a log that holds all of it."""
+    if not log.starts or log.seconds is None or not _is_positive(log.seconds):
         return None
-    count = requests.requests
-    words = (
-        f"{count:,} requests, {requests.prompt_tokens:,} prompt tokens computed, {requests.predicted_tokens:,} answered"
-    )
-    cached = None if requests.cached_tokens is None else requests.cached_tokens / count
-    return requests.prompt_tokens / count, cached, requests.predicted_tokens / count, Evidence(Source.LOG, words)
+    return (log.seconds + STAMP_S) / count
 
 
-def _again(symptoms: Symptoms, prefill_s: float) -> float | None:
-    """A prompt that was begun anew would, at best, have read nothing."""
-    log = symptoms.log
-    if log is None or log.requests is None or not log.count(Topic.FULL_REPROCESSING):
-        return None
-    return prefill_s * min(1.0, log.count(Topic.FULL_REPROCESSING) / log.requests.requests)
+def _reading(symptoms: Symptoms, requests: RequestTimings, sharing: float | None) -> tuple[float, Precision]:
+    """Seconds of the accelerator for one more prompt token.
+
+    Short prompts say little of it: most of their time is a step's fixed cost.
+    """
+    probe = symptoms.probe
+    if probe is not None and probe.was_idle and _is_positive(probe.prefill_tokens_per_s):
+        return 1 / probe.prefill_tokens_per_s, Precision.ABOUT
+    tokens, ms = requests.long_prompt_tokens, requests.long_prompt_ms
+    is_long = tokens > 0 and ms > 0
+    if not is_long:
+        tokens, ms = requests.prompt_tokens, requests.prompt_ms
+    per_token_s = ms / 1e3 / tokens / (sharing or 1.0) if tokens else 0.0
+    return per_token_s, Precision.ABOUT if is_long and sharing is not None else Precision.AT_MOST
 
 
-def _sharing(symptoms: Symptoms) -> float | None:
-    """Requests in a batch: by the server's counters, or one where the log saw no two at a time."""
-    metrics = None if symptoms.server is None else symptoms.server.metrics_later or symptoms.server.metrics
-    if metrics is not None and (busy := metrics.get("n_busy_slots_per_decode")) is not None and busy >= 1:
-        return busy
-    requests = None if symptoms.log is None else symptoms.log.requests
-    return 1.0 if requests is not None and requests.most_busy_slots == 1 else None
-
-
-def _s(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:,.2f} s"
-    return f"{1000 * seconds:,.3g} ms"
+def _is_positive(*values: float) -> bool:
+    return all(math.isfinite(value) and value > 0 for value in values)

@@ -5,13 +5,10 @@ the draft's, ``stop processing``. The last has the length of what is then in the
 is that less what was computed, less what was generated but for its last token, which is never evaluated. (Equal to
 ``cache_n`` of the answers of build 11549.) Builds from late 2024 into 2025 print ``stop processing`` first, and those
 before the lines of several requests among each other, each with its slot.
-
-Quantiles come from counters in steps of one percent, so that a million requests take as much room as ten.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -19,8 +16,9 @@ from typing import Final
 from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
+from slotune.llama.quantiles import Quantiles
 
-__all__ = ["MIN_PROMPT", "Event", "Quantiles", "RequestTotals"]
+__all__ = ["MIN_PROMPT", "Event", "RequestTotals"]
 
 Event = tuple[int, bytes, Hot]
 """Number of the line, the line, and what it has."""
@@ -35,9 +33,6 @@ _MOST_TWICE: Final = 2
 _TWICE: Final = 0.005
 """Share of all requests that begin where one still runs, in one slot: a log with holes has less."""
 
-_PER_STEP: Final = 100
-"""Steps of a quantile for each factor of e."""
-
 _NEAR: Final = 40
 """Lines, of other pods too, between what one request prints at once."""
 
@@ -49,38 +44,17 @@ _DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
 _TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
 
 
-_WORK, _PROMPT, _GENERATION, _STOP_LINE, _OLD = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.OLD
+_PARTS: Final = {f"{part / 1000:.3f}".encode(): max(0.0, part / 1000 - 0.0005) for part in range(1001)}
+"""Part of a prompt as it is printed, rounded, to what it is at least."""
 
-
-class Quantiles:
-    """Counts positive numbers by their logarithm."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self._total = 0
-
-    def add(self, value: float) -> None:
-        """Count one; what is not positive and finite is passed over."""
-        if not 0 < value < math.inf:
-            return
-        key = round(_PER_STEP * math.log(value))
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._total += 1
-
-    def at(self, shares: Iterable[float]) -> tuple[float, ...] | None:
-        """The values below which these shares lie, within half a percent; None when nothing was counted."""
-        if not self._total:
-            return None
-        keys = sorted(self._counts)
-        found = []
-        for share in shares:
-            rank, below = max(1, math.ceil(share * self._total)), 0
-            for key in keys:
-                below += self._counts[key]
-                if below >= rank:
-                    found.append(math.exp(key / _PER_STEP))
-                    break
-        return tuple(found)
+_WORK, _PROMPT, _GENERATION, _STOP_LINE, _PICK, _OLD = (
+    Hot.WORK,
+    Hot.PROMPT,
+    Hot.GENERATION,
+    Hot.STOP,
+    Hot.PICK,
+    Hot.OLD,
+)
 
 
 class RequestTotals:
@@ -92,6 +66,12 @@ class RequestTotals:
         self._predicted_tokens, self._predicted_ms = 0, 0.0
         self._cached: int | None = None
         self._drafted = self._accepted = 0
+        self._long_tokens, self._long_ms = 0, 0.0
+        self._pick: bytes | None = None
+        """The line that says which part of the next request's prompt its slot holds."""
+        self._picks: dict[bytes, bytes | None] = {}
+        """Slot to that line, of the request in it."""
+        self._held = 0
         self._prefill, self._decode = Quantiles(), Quantiles()
         self._busy: set[bytes] = set()
         self._most_busy: int | None = None
@@ -105,6 +85,8 @@ class RequestTotals:
         """Of the request whose lines are being read: milliseconds and tokens of its prompt."""
         self._computed: int | None = None
         """Its tokens that are not from the cache, once both times were read."""
+        self._read = 0
+        """Those of its prompt."""
         self._stopped: tuple[int, int, bytes] | None = None
         """Number, length and task of a ``stop processing`` whose times may follow."""
         self._length: int | None = None
@@ -121,21 +103,27 @@ class RequestTotals:
 
     def take(self, events: Iterable[Event]) -> None:
         """Add up lines, in the order in which they were written."""
-        busy = self._busy
+        busy, pick = self._busy, self._pick
         for number, line, hot in events:
             if hot is _GENERATION:
                 self._take_generation(line)
             elif hot is _PROMPT:
                 self._take_prompt(number, line)
             elif hot is _STOP_LINE:
-                busy.discard(_slot(line))
-                self._take_stop(number, line)
+                slot = _slot(line)
+                busy.discard(slot)
+                self._take_stop(number, line, slot)
+            elif hot is _PICK:
+                pick = line
             elif hot is _WORK:
-                self._begin(_slot(line))
+                slot = _slot(line)
+                self._picks[slot], pick = pick, None
+                self._begin(slot)
             elif hot is _OLD:
                 self._take_old(number, line)
             else:
                 self._take_other(line, hot)
+        self._pick = pick
 
     @property
     def taken_twice(self) -> bool:
@@ -210,9 +198,9 @@ class RequestTotals:
         ms, tokens = float(match[1]), int(match[2])
         prompt_ms, prompt_tokens = prompt
         self._prompt = None
-        self._computed = prompt_tokens + max(0, tokens - 1)
+        self._computed, self._read = prompt_tokens + max(0, tokens - 1), prompt_tokens
         if self._length is not None:
-            self._cached = (self._cached or 0) + max(0, self._length - self._computed)
+            self._take_cached(max(0, self._length - self._computed), prompt_tokens, _slot(line))
             self._computed = self._length = None
         self._requests += 1
         self._prompt_ms += prompt_ms
@@ -221,10 +209,24 @@ class RequestTotals:
         self._predicted_tokens += tokens
         if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
             self._prefill.add(1e3 * prompt_tokens / prompt_ms)
+            self._long_tokens += prompt_tokens
+            self._long_ms += prompt_ms
         if tokens > 1 and ms > 0:
             self._decode.add(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
 
-    def _take_stop(self, number: int, line: bytes) -> None:
+    def _take_cached(self, cached: int, computed: int, slot: bytes) -> None:
+        """Of one request's prompt."""
+        self._cached = (self._cached or 0) + cached
+        pick = self._picks.get(slot)
+        if pick is None:
+            return
+        start = pick.find(b" = ") + 3
+        again = int(_PARTS.get(pick[start : start + 5], 0.0) * (cached + computed)) - cached
+        if again > 0:
+            # The last token of a prompt is computed in any case: the next one comes out of it.
+            self._held += again if again < computed else computed - 1
+
+    def _take_stop(self, number: int, line: bytes, slot: bytes) -> None:
         match = _STOP.search(line)
         if match is None:
             return
@@ -233,7 +235,7 @@ class RequestTotals:
             self.truncated.append((number, line))
         elif computed is not None and not self._stops_first:
             self._stops_first = False
-            self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
+            self._take_cached(max(0, int(match[1]) - computed), self._read, slot)
         else:
             named = _TASK.search(line)
             self._stopped = number, int(match[1]), named[1] if named else b""
@@ -258,6 +260,9 @@ class RequestTotals:
             example_beside=self._example_beside,
             drafted_tokens=self._drafted,
             accepted_tokens=self._accepted,
+            long_prompt_tokens=self._long_tokens,
+            long_prompt_ms=round(self._long_ms, 2),
+            held_tokens=self._held,
         )
 
 

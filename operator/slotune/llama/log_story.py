@@ -104,9 +104,9 @@ class RequestTimings:
     long_prompt_tokens: int = 0
     long_prompt_ms: float = 0.0
     """Both of prompts with 64 computed tokens or more: of shorter ones the fixed cost of a step is most."""
-    held_tokens: int | None = None
-    """Prompt tokens that were computed although the slot that the request got held them; None: no line says which part
-    of a prompt a slot held."""
+    held_tokens: int = 0
+    """Prompt tokens that were computed although the slot that their request got held them, as far as the log says what
+    it held (``selected slot by LCP similarity``)."""
 
 
 @dataclass(frozen=True, slots=True)

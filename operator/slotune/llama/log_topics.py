@@ -71,6 +71,7 @@ class Hot(enum.Enum):
     DRAFT = enum.auto()
     STOP = enum.auto()
     TOOK = enum.auto()
+    PICK = enum.auto()
     OLD = enum.auto()
     """As builds until September 2024 wrote it."""
 
@@ -156,6 +157,7 @@ _HOT = (
     (Hot.DRAFT, re.compile(rb"draft acceptance(?: rate)? = +[\d.]+ \( *\d+ accepted / +\d+ generated\)")),
     (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
     (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
+    (Hot.PICK, re.compile(rb"selected slot by LCP similarity, (?:f_)?sim_best = [01]\.\d{3} ")),
 )
 _ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.OLD)
 _OLD_SLOT = re.compile(rb"slot \d+ (?:is processing|released)")

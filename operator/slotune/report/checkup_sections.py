@@ -10,6 +10,7 @@ from slotune.diagnose.roofline_many import Many
 from slotune.diagnose.symptoms import Symptoms
 from slotune.report.checkup import Section
 from slotune.report.figures import finite, sentence
+from slotune.report.request_cost_words import cost_sentences
 
 __all__ = ["sections_of"]
 
@@ -74,6 +75,7 @@ def _several(several: Many) -> dict[str, Any]:
 
 
 def _cost(cost: RequestCost) -> Section:
+    sentences = cost_sentences(cost)
     document = {
         "known": True,
         "needs": None,
@@ -83,13 +85,23 @@ def _cost(cost: RequestCost) -> Section:
         "device_s": finite(cost.total_s),
         "prefill_s": finite(cost.prefill_s),
         "decode_s": finite(cost.decode_s),
+        "precision": cost.precision.value,
+        "basis": cost.basis,
         "sharing": finite(cost.sharing),
-        "sharing_known": cost.sharing_known,
+        "sharing_known": cost.sharing is not None,
         "saved_s": finite(cost.saved_s),
         "again_s": finite(cost.again_s),
+        "again_tokens": None if cost.again is None else finite(cost.again.tokens),
+        "again_precision": None if cost.again is None else cost.again_precision.value,
+        "again_cause": None if cost.again is None else cost.again.cause,
         "per_thousand_cached_s": finite(cost.per_thousand_cached_s),
+        "reading_precision": cost.reading.value,
+        "gpus": cost.gpus,
         "price_per_hour": finite(cost.price_per_hour),
+        "currency": None if cost.price_per_hour is None else cost.currency,
         "price_of_1000_requests": finite(cost.money(cost.total_s)),
-        "sentences": list(cost.sentences),
+        "price_of_1000_saved": finite(cost.money(cost.saved_s)),
+        "price_of_1000_again": finite(cost.money(cost.again_s)),
+        "sentences": list(sentences),
     }
-    return Section("request_cost", "Cost of a request", tuple(sentence(words) for words in cost.sentences), document)
+    return Section("request_cost", "Cost of a request", tuple(sentence(words) for words in sentences), document)

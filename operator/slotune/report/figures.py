@@ -1,6 +1,6 @@
 """Numbers as people read them. None, NaN and infinity all become one dash: a report never shows a number it lacks.
 
-Three significant digits everywhere but in money, which keeps its cents, so that every amount in
+Three significant digits everywhere but in money that was decided on, which keeps its cents, so that every amount in
 a report equals the one in the decision.
 """
 
@@ -11,6 +11,7 @@ from decimal import Decimal
 
 __all__ = [
     "MISSING",
+    "about_money",
     "count",
     "duration",
     "finite",
@@ -127,6 +128,14 @@ def money(amount: Decimal | None, currency: str = "USD") -> str:
         text = f"{magnitude:,.2f}"
     sign = _MINUS if amount < 0 else ""
     symbol = _SIGNS.get(currency)
+    return f"{sign}{symbol}{text}" if symbol else f"{sign}{text} {currency}"
+
+
+def about_money(amount: float | None, currency: str = "USD") -> str:
+    """An estimate, in three digits whatever its size: ``$0.00012``, ``$1.6``, ``264 CHF``, ``€12,300``."""
+    if finite(amount) is None or amount is None:
+        return MISSING
+    sign, symbol, text = _MINUS if amount < 0 else "", _SIGNS.get(currency), significant(abs(amount))
     return f"{sign}{symbol}{text}" if symbol else f"{sign}{text} {currency}"
 
 

@@ -1,0 +1,50 @@
+"""Quantiles of any number of figures in bounded room: they are counted in steps of one percent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import ceil, exp, inf, log
+from typing import Final
+
+__all__ = ["Quantiles"]
+
+_PER_STEP: Final = 100
+"""Steps for each factor of e."""
+_TOGETHER: Final = 1024
+"""Figures that are counted together, which is faster."""
+
+
+class Quantiles:
+    """Counts positive numbers by their logarithm."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._new: list[float] = []
+
+    def add(self, value: float) -> None:
+        """Count one; what is not positive and finite is passed over."""
+        new = self._new
+        new.append(value)
+        if len(new) >= _TOGETHER:
+            self._count()
+
+    def _count(self) -> None:
+        self._counts.update([round(_PER_STEP * log(value)) for value in self._new if 0 < value < inf])
+        self._new.clear()
+
+    def at(self, shares: Iterable[float]) -> tuple[float, ...] | None:
+        """The values below which these shares lie, within half a percent; None when nothing was counted."""
+        self._count()
+        if not self._counts:
+            return None
+        keys, total = sorted(self._counts), sum(self._counts.values())
+        found = []
+        for share in shares:
+            rank, below = max(1, ceil(share * total)), 0
+            for key in keys:
+                below += self._counts[key]
+                if below >= rank:
+                    found.append(exp(key / _PER_STEP))
+                    break
+        return tuple(found)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from slotune.diagnose.finding import Finding
-from slotune.diagnose.rules import reuse
+from slotune.diagnose.rules import reuse, reuse_causes
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
 
@@ -77,16 +77,24 @@ def _thrown_out(_symptoms: Symptoms, log: LogStory) -> float:
 
 _MOST: Final[Mapping[str, Callable[[Symptoms, LogStory], float]]] = MappingProxyType(
     {
-        reuse.PROMPT_COMPUTED_AGAIN.id: _all,
-        reuse.SLIDING_WINDOW.id: _counted(Topic.FULL_REPROCESSING),
-        "SLT042": _oldest,
-        "SLT043": _oldest,
-        "SLT044": _unpicked,
-        "SLT046": _thrown_out,
-        reuse.PROMPT_CACHE_OFF.id: _all,
-        reuse.TEMPLATE_CHANGES_PREFIX.id: _all,
+        reuse_causes.PROMPT_COMPUTED_AGAIN.id: _all,
+        reuse_causes.SLIDING_WINDOW.id: _counted(Topic.FULL_REPROCESSING),
+        reuse_causes.SLOTS_FEWER_THAN_PREFIXES.id: _oldest,
+        reuse_causes.SLOT_SIMILARITY.id: _oldest,
+        reuse_causes.PINNED_SLOT.id: _unpicked,
+        reuse_causes.CACHE_RAM_CHURN.id: _thrown_out,
+        reuse_causes.PROMPT_CACHE_OFF.id: _all,
+        reuse_causes.TEMPLATE_CHANGES_PREFIX.id: _all,
     }
 )
 """Finding to the share of computed prompt tokens that had been computed before at most: that of its requests."""
-_ELSEWHERE: Final = frozenset({"SLT042", "SLT043", "SLT044", "SLT046"})
+_ELSEWHERE: Final = frozenset(
+    entry.id
+    for entry in (
+        reuse_causes.SLOTS_FEWER_THAN_PREFIXES,
+        reuse_causes.SLOT_SIMILARITY,
+        reuse_causes.PINNED_SLOT,
+        reuse_causes.CACHE_RAM_CHURN,
+    )
+)
 """What was forgotten was not in the slot that the request got, so no line says how much of it there was."""

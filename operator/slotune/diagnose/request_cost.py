@@ -52,7 +52,7 @@ class RequestCost:
     basis: str
     """What both rest on, in words."""
     sharing: float | None
-    """Requests in a batch, on average; None: several, and nobody says how many."""
+    """Requests in a batch, on average; None: nobody says."""
     per_thousand_cached_s: float
     """What 1,000 more prompt tokens from a cache would save."""
     reading: Precision
@@ -138,11 +138,12 @@ def _work(symptoms: Symptoms, log: LogStory, requests: RequestTimings) -> _Work:
     if requests.most_busy_slots == 1:
         return prefill_s, decode_s, Precision.EXACT, "the log's own times; no two ran at a time", 1.0, ()
     shared = _shared(symptoms)
+    seen: tuple[Evidence, ...] = ()
     if shared is None:
-        most = "the log's own times, with the work of others that ran beside in them"
+        most = "the log's own times, with the work of whatever ran beside in them"
         bounds = [(prefill_s, decode_s, most), *_alone(symptoms, requests)]
         prefill_s, decode_s, basis = min(bounds, key=lambda bound: bound[0] + bound[1])
-        precision, seen = Precision.AT_MOST, ()
+        precision = Precision.AT_MOST
     else:
         busy, evidence = shared
         prefill_s, decode_s = prefill_s / busy, decode_s / busy

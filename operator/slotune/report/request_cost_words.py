@@ -22,9 +22,12 @@ def cost_sentences(cost: RequestCost) -> tuple[str, ...]:
         lines.append("how many share a step would tell more: start it with --metrics and add --url, or --probe")
     if cost.again is not None and cost.again_s:
         because = "" if cost.again.cause is None else f" (see {cost.again.cause})"
-        tokens = f"{significant(cost.again.tokens)} tokens again that had been read before{because}"
-        spent = f"{_WORDS[cost.again_precision]}{seconds(cost.again_s)}"
-        lines.append(f"{spent} of that read {tokens}{_priced(cost, cost.again_s)}")
+        spent = f"{_WORDS[cost.again_precision]}{seconds(cost.again_s)} of that read"
+        if cost.again.is_bound:
+            again = "again what had been read before; how much these prompts share, nobody says"
+        else:
+            again = f"{significant(cost.again.tokens)} tokens again that their slots held"
+        lines.append(f"{spent} {again}{because}{_priced(cost, cost.again_s)}")
     if cost.saved_s and cost.cached_tokens is not None:
         lines.append(
             f"{significant(cost.cached_tokens)} tokens a request came from the cache, which saved "

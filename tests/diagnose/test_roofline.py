@@ -286,6 +286,18 @@ def test_the_gpus_of_a_pod_count_as_its_arguments_split_the_model(args: tuple[st
     assert "4 GPUs" in said(found)
 
 
+def test_a_pod_without_gpus_is_not_bound_by_its_nodes():
+    node = NodeFacts("gpu-1", labels={"nvidia.com/gpu.product": "NVIDIA-L4"})
+    assert known(replace(SYMPTOMS, gpu=None, node=node, pod=PodFacts("p"))).device is None
+    assert known(replace(SYMPTOMS, gpu=None, node=node, pod=PodFacts("p", gpus=1))).device == "NVIDIA-L4"
+
+
+def test_the_devices_that_were_chosen_are_those_that_hold_the_model():
+    pod = PodFacts("p", args=("llama-server", "-sm", "row", "-dev", "CUDA0,CUDA1"), gpus=4)
+    found = known(replace(SYMPTOMS, pod=pod, model=llama_8b(), probe=None))
+    assert found.decode.at_most == pytest.approx(2 * 300e9 / 4.617e9)
+
+
 # More than there can be
 
 

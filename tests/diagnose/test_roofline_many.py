@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slotune.diagnose.roofline import Roofline, roofline_of
 from slotune.diagnose.roofline_many import Many
-from slotune.diagnose.symptoms import GPUFacts, ServerLook, Symptoms
+from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.server_answers import Metrics
 from tests.diagnose.server_logs import Asked, log_of
 
@@ -81,6 +81,13 @@ def test_an_unknown_device_leaves_what_was_seen() -> None:
     found = several(Symptoms("s", log=log_of(devices=(), asked=[Asked(400, 200, 80, at_once=2)])))
     assert found.at_most_each is None
     assert "is not known; seen 80 each" in found.sentence
+
+
+def test_the_contexts_of_users_are_those_of_their_requests_not_a_probes() -> None:
+    log = log_of(asked=[Asked(400, 200, 80)])
+    probe = ProbeFacts(4, 30000, 0.01, prefill_tokens_per_s=3000.0, decode_step_s=0.02)
+    found = several(Symptoms("s", log=log, server=counted(2.0), probe=probe))
+    assert found.step_bytes == pytest.approx(ON_GPU + 2 * 500 * PER_TOKEN, rel=1e-6)
 
 
 @given(users=st.floats(1.1, 64), more=st.floats(1.01, 4))

@@ -137,7 +137,8 @@ def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
             line = log.fact_lines.get("devices")
             text, number = (", ".join(names), None) if line is None else (line.text, line.number)
             found.append((names, Evidence(Source.LOG, text[:LONGEST], number)))
-    if symptoms.node is not None and (product := symptoms.node.labels.get(LABEL)):
+    has_gpu = symptoms.pod is None or symptoms.pod.gpus > 0
+    if has_gpu and symptoms.node is not None and (product := symptoms.node.labels.get(LABEL)):
         found.append(((product,), Evidence(Source.NODE, f"{LABEL}={product}"[:LONGEST])))
     return found
 
@@ -150,6 +151,9 @@ def _is_nameless(name: str) -> bool:
 def _count(symptoms: Symptoms) -> int | None:
     """GPUs with weights on them, as the log shows; else those that it found, or that the pod asks for."""
     log, asked = symptoms.log, 0 if symptoms.pod is None else symptoms.pod.gpus
+    chosen = settings.stated(symptoms, "-dev")
+    if chosen is not None and chosen.values and (log is None or not log.facts.model_buffers):
+        return chosen.values[0].count(",") + 1
     if log is None:
         return asked or None
     facts = log.facts

@@ -20,7 +20,7 @@ from slotune.diagnose.roofline_doubts import Doubts, doubts_of
 from slotune.diagnose.roofline_many import Many, many_of
 from slotune.diagnose.speculating import Speculating, speculating
 from slotune.diagnose.speeds import Speed, decode_speed, mean_decode_speed, prefill_speed
-from slotune.diagnose.step_reads import Weights, kv_bytes, mean_context, size_words, weights_of
+from slotune.diagnose.step_reads import Weights, kv_bytes, logged_context, mean_context, size_words, weights_of
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["Bound", "Roofline", "accelerator_of", "roofline_of", "usual_step_s"]
@@ -149,12 +149,11 @@ def roofline_of(symptoms: Symptoms) -> Roofline | str:
     if weights is None or weights.taking_part <= 0:
         return "the size of the weights: --model FILE.gguf, a server's /v1/models, or a log with -lv 4"
     devices, guesses = devices_of(symptoms), speculating(symptoms)
-    context = mean_context(symptoms)
+    seen, context = decode_speed(symptoms), mean_context(symptoms)
+    if guesses.tokens_per_step is not None and guesses.tokens_per_step > 1:
+        # As many tokens a step as on average over the log's requests, so speed and context have to be theirs too.
+        seen, context = mean_decode_speed(symptoms), logged_context(symptoms)
     kv = None if context is None else kv_bytes(symptoms, context[0])
-    seen = decode_speed(symptoms)
-    if guesses.is_on and guesses.tokens_per_step is not None and guesses.tokens_per_step > 1:
-        # As many tokens a step as on average, so the speed has to be the average too.
-        seen = mean_decode_speed(symptoms) or seen
     bandwidth = None if devices.gpu is None else devices.gpu.bandwidth_bytes_per_s
     decode = None
     if bandwidth and guesses.tokens_per_step is not None:
@@ -183,7 +182,7 @@ def roofline_of(symptoms: Symptoms) -> Roofline | str:
         speculating=guesses,
         decode=Bound(decode, seen, doubts.decode_needs),
         prefill=Bound(prefill, reading, doubts.prefill_needs),
-        several=many_of(symptoms, weights, devices, guesses, kv=kv, prefill_at_most=prefill),
+        several=many_of(symptoms, weights, devices, guesses, prefill),
         doubts=doubts,
         evidence=(*weights.evidence, *(one for one in (guesses.evidence, devices.named_by) if one is not None)),
     )

@@ -13,7 +13,7 @@ from slotune.diagnose.devices import Devices
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.speculating import Speculating
 from slotune.diagnose.speeds import counted_decode_speed
-from slotune.diagnose.step_reads import Weights, kv_bytes, size_words
+from slotune.diagnose.step_reads import Weights, kv_bytes, logged_context, size_words
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["Many", "many_of"]
@@ -68,8 +68,6 @@ def many_of(
     weights: Weights,
     devices: Devices,
     guesses: Speculating,
-    *,
-    kv: int | None,
     prefill_at_most: float | None,
 ) -> Many | None:
     """By the server's counters, else by its log; None with one user in a step, or where nobody says.
@@ -79,14 +77,13 @@ def many_of(
         weights: read once a step.
         devices: that read them.
         guesses: how many tokens a step writes for each.
-        kv: bytes that each sequence reads; None: not counted.
         prefill_at_most: tokens/s that arithmetic alone allows; None: not known.
     """
     found = _users(symptoms)
     if found is None or found[0] < LEAST_USERS:
         return None
     users, is_most, seen_each, seen_together, evidence = found
-    step = weights.taking_part + users * _each_kv(symptoms, kv) + weights.draft_bytes * guesses.drafts_per_step
+    step = weights.taking_part + users * _each_kv(symptoms) + weights.draft_bytes * guesses.drafts_per_step
     bandwidth = None if devices.gpu is None else devices.gpu.bandwidth_bytes_per_s
     each = together = None
     if bandwidth and guesses.tokens_per_step is not None:
@@ -97,9 +94,10 @@ def many_of(
     return Many(users, is_most, round(step), each, together, seen_each, seen_together, evidence)
 
 
-def _each_kv(symptoms: Symptoms, kv: int | None) -> int:
-    """Without a context of known length, what any sequence reads: a recurrent layer's state."""
-    return kv if kv is not None else kv_bytes(symptoms, 0) or 0
+def _each_kv(symptoms: Symptoms) -> int:
+    """Of the log's requests; where it does not say how long they are, what any sequence reads: a recurrent state."""
+    context = logged_context(symptoms)
+    return kv_bytes(symptoms, 0 if context is None else context[0]) or 0
 
 
 def _users(symptoms: Symptoms) -> tuple[float, bool, float | None, float | None, Evidence] | None:

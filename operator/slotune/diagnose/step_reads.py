@@ -17,7 +17,7 @@ from slotune.llama.kv_types import BYTES_PER_ELEMENT
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.model_facts import ModelFacts
 
-__all__ = ["Reads", "Weights", "kv_bytes", "kv_type_is_known", "mean_context", "size_words", "weights_of"]
+__all__ = ["Weights", "kv_bytes", "kv_type_is_known", "logged_context", "mean_context", "size_words", "weights_of"]
 
 _HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 """As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
@@ -38,16 +38,6 @@ class Weights:
     """Whether a table that is not read could not be told from the rest, or only by its usual size."""
     draft_bytes: int = 0
     """What a draft model reads for one guess."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """Keys, values and states of one sequence."""
-
-    size_bytes: int
-    tokens: int
-    """In its context, on average."""
-    who: Evidence
 
 
 def weights_of(symptoms: Symptoms) -> Weights | None:
@@ -128,6 +118,11 @@ def mean_context(symptoms: Symptoms) -> tuple[float, Evidence] | None:
     """
     if (probe := symptoms.probe) is not None and probe.decode_step_s > 0:
         return float(probe.prompt_tokens), Evidence(Source.PROBE, f"prompts of {probe.prompt_tokens:,} tokens")
+    return logged_context(symptoms)
+
+
+def logged_context(symptoms: Symptoms) -> tuple[float, Evidence] | None:
+    """The same of the requests in the log."""
     requests = None if symptoms.log is None else symptoms.log.requests
     if requests is None or not requests.requests or requests.decode_tokens_per_s is None:
         return None

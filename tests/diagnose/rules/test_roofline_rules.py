@@ -8,7 +8,7 @@ import pytest
 
 from slotune.diagnose.finding import Undecided
 from slotune.diagnose.rules import kernels, prefill
-from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
+from slotune.diagnose.symptoms import GPUFacts, PodFacts, ProbeFacts, Symptoms
 from slotune.llama.model_facts import LayerCache, ModelFacts
 from tests.diagnose.rules.building import ask, found, is_clear
 from tests.diagnose.server_logs import LLAMA_8B, Asked, log_of
@@ -84,3 +84,16 @@ def test_one_prompt_on_gpus_that_take_turns_is_read_by_one_at_a_time() -> None:
     assert is_clear(prefill.RULES, "SLT013", replace(two, model=MODEL))
     slow = of(Asked(512, 200, 50, prompt_tokens_per_s=200), devices=("NVIDIA L4", "NVIDIA L4"), model=both)
     found(prefill.RULES, "SLT013", replace(slow, model=MODEL))
+
+
+def test_other_makers_kernels_are_given_more_time() -> None:
+    """A third of its bandwidth is usual for an Arc, and has a cause on an NVIDIA GPU with as much."""
+    arc = of(Asked(400, 200, 40), devices=("Intel(R) Arc(TM) A770 Graphics",), model=LLAMA_8B.replace("CUDA", "SYCL"))
+    assert is_clear(kernels.RULES, "SLT012", arc)
+    found(kernels.RULES, "SLT012", of(Asked(400, 200, 40)))
+
+
+def test_a_log_of_guesses_is_judged_by_its_own_requests_not_by_a_probes() -> None:
+    speculating = of(Asked(400, 200, 300, accepted=133, drafted=199))
+    probed = replace(speculating, probe=ProbeFacts(4, 30000, 0.01, prefill_tokens_per_s=3000.0, decode_step_s=0.5))
+    assert is_clear(kernels.RULES, "SLT012", probed)

@@ -27,6 +27,7 @@ from slotune.diagnose.rules.placement import (
     shown,
     stated,
 )
+from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
@@ -277,7 +278,7 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
         return Undecided("--probe: the speed of one request alone")
     # Devices that share each matrix wait for each other: of these, one alone is what is sure.
     step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
-    usual = usual_step_s(floor, _layers(symptoms))
+    usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
     if step <= usual:
         return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
     return Finding(

@@ -10,6 +10,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of
 from slotune.diagnose.rules.placement import Backend, backend_of
+from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
@@ -58,7 +59,7 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
     tokens = PROMPT_TOKENS if symptoms.probe is None else symptoms.probe.prompt_tokens
     # GPUs that take turns read a short prompt one after the other.
     took, floor = tokens / seen.tokens_per_s, roofline.devices.in_turn * tokens / at_most
-    usual = TIMES_THE_FLOOR * floor + BESIDE_S
+    usual = TIMES_THE_FLOOR * times_the_usual(symptoms, roofline) * floor + BESIDE_S
     if took <= usual:
         return Clear(f"{tokens:,} tokens alone take {seconds(took)}, the arithmetic {seconds(floor)}", (seen.evidence,))
     return Finding(

@@ -132,12 +132,17 @@ def test_requests_that_shared_steps_share_their_times() -> None:
     assert "divided among the 8 that shared a step on average" in first
 
 
+def test_no_more_share_a_step_than_ever_ran_at_a_time() -> None:
+    shared = story([Asked(4000, 800, 251, 5200)] * 16, at_once=2)
+    assert cost(of(shared, server=metrics(8.0))).total_s == pytest.approx(6.0 / 2)
+
+
 def test_where_nobody_says_how_many_shared_a_step_the_cost_is_a_bound() -> None:
     found = cost(of(story([Asked(4000, 800, 251, 5200)] * 16, at_once=8)))
     assert (found.precision, found.sharing) == (Precision.AT_MOST, None)
     assert found.total_s == pytest.approx(6.0)
     first, second, *_ = cost_sentences(found)
-    assert "takes at most 6 s of the device" in first
+    assert "takes at most 6 s of the device, at least 0.75 s" in first
     assert "--metrics" in second
 
 

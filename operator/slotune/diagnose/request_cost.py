@@ -49,6 +49,8 @@ class RequestCost:
     decode_s: float
     precision: Precision
     """Of both."""
+    at_least_s: float | None
+    """Both together take no less; None: nobody says, or it is not a bound that they are."""
     basis: str
     """What both rest on, in words."""
     sharing: float | None
@@ -117,6 +119,7 @@ def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
         prefill_s=prefill_s,
         decode_s=decode_s,
         precision=precision,
+        at_least_s=_at_least_s(requests, prefill_s + decode_s) if precision is Precision.AT_MOST else None,
         basis=basis,
         sharing=sharing,
         per_thousand_cached_s=1000 * per_token_s,
@@ -137,7 +140,7 @@ def _work(symptoms: Symptoms, log: LogStory, requests: RequestTimings) -> _Work:
     prefill_s, decode_s = (ms / 1e3 / requests.requests for ms in (requests.prompt_ms, requests.predicted_ms))
     if requests.most_busy_slots == 1:
         return prefill_s, decode_s, Precision.EXACT, "the log's own times; no two ran at a time", 1.0, ()
-    shared = _shared(symptoms)
+    shared = _shared(symptoms, requests.most_busy_slots)
     seen: tuple[Evidence, ...] = ()
     if shared is None:
         most = "the log's own times, with the work of whatever ran beside in them"
@@ -156,14 +159,22 @@ def _work(symptoms: Symptoms, log: LogStory, requests: RequestTimings) -> _Work:
     return prefill_s, decode_s, precision, basis, None if shared is None else shared[0], seen
 
 
-def _shared(symptoms: Symptoms) -> tuple[float, Evidence] | None:
-    """Requests in a step on average, by the server's counters."""
+def _shared(symptoms: Symptoms, most: int | None) -> tuple[float, Evidence] | None:
+    """Requests in a step on average, by the server's counters; no more than ever ran at a time by its log."""
     server, name = symptoms.server, "n_busy_slots_per_decode"
     for metrics in () if server is None else (server.metrics_later, server.metrics):
         busy = None if metrics is None else metrics.get(name)
         if busy is not None and math.isfinite(busy) and busy >= 1:
-            return busy, Evidence(Source.METRICS, f"{name} {busy:.3g}")
+            return min(busy, most or math.inf), Evidence(Source.METRICS, f"{name} {busy:.3g}")
     return None
+
+
+def _at_least_s(requests: RequestTimings, at_most_s: float) -> float | None:
+    """As if as many as ever ran at a time had shared all of it."""
+    if requests.most_busy_slots is None:
+        return None
+    whole_s = (requests.prompt_ms + requests.predicted_ms) / 1e3 / requests.requests
+    return min(at_most_s, whole_s / requests.most_busy_slots)
 
 
 def _alone(symptoms: Symptoms, requests: RequestTimings) -> list[tuple[float, float, str]]:

@@ -86,6 +86,7 @@ def _cost(cost: RequestCost) -> Section:
         "prefill_s": finite(cost.prefill_s),
         "decode_s": finite(cost.decode_s),
         "precision": cost.precision.value,
+        "at_least_s": finite(cost.at_least_s),
         "basis": cost.basis,
         "sharing": finite(cost.sharing),
         "sharing_known": cost.sharing is not None,

@@ -15,7 +15,8 @@ def cost_sentences(cost: RequestCost) -> tuple[str, ...]:
     whose = "the device" if cost.gpus == 1 else f"the {cost.gpus} devices"
     sizes = f"{cost.prompt_tokens:,.0f} computed prompt tokens and {cost.output_tokens:,.0f} answered ones"
     parts = f"{seconds(cost.prefill_s)} to read, {seconds(cost.decode_s)} to write"
-    whole = f"{_WORDS[cost.precision]}{seconds(cost.total_s)} of {whose}: {parts}"
+    least = "" if cost.at_least_s is None else f", at least {seconds(cost.at_least_s)}"
+    whole = f"{_WORDS[cost.precision]}{seconds(cost.total_s)} of {whose}{least}: {parts}"
     priced = _priced(cost, cost.total_s, _devices(cost))
     lines = [f"a request of {sizes} takes {whole}{priced} ({cost.basis})"]
     if cost.precision is Precision.AT_MOST and cost.sharing is None:

@@ -17,6 +17,7 @@ from slotune.diagnose.rules import (
     batch,
     build,
     client,
+    decode,
     device,
     gpu,
     health,
@@ -37,6 +38,7 @@ __all__ = ["ALL_RULES", "ENTRIES", "by_id"]
 _RULE_MODULES: Final = (
     gpu,
     kernels,
+    decode,
     prefill,
     batch,
     memory,

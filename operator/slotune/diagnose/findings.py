@@ -22,7 +22,7 @@ from slotune.diagnose.failed_trials import FAILURES, entry_of
 from slotune.diagnose.finding import Confidence, Cost, Finding, Severity
 from slotune.diagnose.rules import batch, load, queue
 from slotune.diagnose.rules import reuse_causes as reuse
-from slotune.diagnose.rules.kernels import ABOVE_ROOFLINE
+from slotune.diagnose.rules.decode import ABOVE_ROOFLINE
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.search.problem import Problem

@@ -8,7 +8,7 @@ import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Confidence, Finding, Severity
-from slotune.diagnose.rules.kernels import RULES
+from slotune.diagnose.rules import decode, kernels
 from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
 from slotune.llama.log_story import Line, Seen, Topic
 from slotune.llama.server_answers import ModelMeta
@@ -25,6 +25,8 @@ from tests.diagnose.rules.building import (
     server,
     timings,
 )
+
+RULES = (*kernels.RULES, *decode.RULES)
 
 MIB = 2**20
 GB = 10**9

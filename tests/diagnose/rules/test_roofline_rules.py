@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slotune.diagnose.finding import Undecided
-from slotune.diagnose.rules import kernels, prefill
+from slotune.diagnose.rules import decode, prefill
 from slotune.diagnose.symptoms import GPUFacts, PodFacts, ProbeFacts, Symptoms
 from slotune.llama.model_facts import LayerCache, ModelFacts
 from tests.diagnose.rules.building import ask, found, is_clear
@@ -26,7 +26,7 @@ def of(asked: Asked, **more: object) -> Symptoms:
 
 
 def needs(identifier: str, symptoms: Symptoms) -> str:
-    rules = kernels.RULES if identifier == "SLT012" else prefill.RULES
+    rules = decode.RULES if identifier == "SLT012" else prefill.RULES
     said = ask(rules, identifier, symptoms)
     assert isinstance(said, Undecided), said
     return said.needs
@@ -34,15 +34,15 @@ def needs(identifier: str, symptoms: Symptoms) -> str:
 
 @pytest.mark.parametrize("context", [4096, 16384, 131072])
 def test_the_context_that_a_slot_may_hold_decides_nothing(context: int) -> None:
-    assert is_clear(kernels.RULES, "SLT012", of(Asked(400, 200, 110), context=context))
-    slow = found(kernels.RULES, "SLT012", of(Asked(400, 200, 30), context=context))
+    assert is_clear(decode.RULES, "SLT012", of(Asked(400, 200, 110), context=context))
+    slow = found(decode.RULES, "SLT012", of(Asked(400, 200, 30), context=context))
     assert "33 ms alone, though NVIDIA GeForce RTX 4090 can read what it needs in 5 ms" in slow.sentence
 
 
 def test_guesses_that_came_true_do_not_hide_a_slow_step() -> None:
     """Three tokens a step: 40 tokens/s are 13 steps, of which the GPU can do 215."""
-    assert is_clear(kernels.RULES, "SLT012", of(Asked(400, 200, 300, accepted=133, drafted=199)))
-    found(kernels.RULES, "SLT012", of(Asked(400, 200, 40, accepted=133, drafted=199)))
+    assert is_clear(decode.RULES, "SLT012", of(Asked(400, 200, 300, accepted=133, drafted=199)))
+    found(decode.RULES, "SLT012", of(Asked(400, 200, 40, accepted=133, drafted=199)))
 
 
 @pytest.mark.parametrize("split", ["layer", "row", "tensor"])
@@ -50,7 +50,7 @@ def test_several_gpus_are_not_accused_of_waiting_for_each_other(split: str) -> N
     """Half of what one of four could do alone."""
     pod = PodFacts("p", args=("llama-server", "-sm", split), gpus=4)
     symptoms = replace(of(Asked(400, 200, 31), devices=(), model=""), model=MODEL, gpu=GPUFacts("NVIDIA L4"), pod=pod)
-    assert is_clear(kernels.RULES, "SLT012", symptoms)
+    assert is_clear(decode.RULES, "SLT012", symptoms)
 
 
 def test_with_the_model_at_hand_it_is_not_asked_for() -> None:
@@ -73,7 +73,7 @@ def test_what_the_device_lacks_can_be_given() -> None:
     assert "--bandwidth" in needs("SLT012", unknown)
     assert "--gpu-class" in needs("SLT013", unknown)
     given = replace(unknown, gpu=GPUFacts("RTX 4090"))
-    found(kernels.RULES, "SLT012", given)
+    found(decode.RULES, "SLT012", given)
     found(prefill.RULES, "SLT013", given)
 
 
@@ -89,11 +89,11 @@ def test_one_prompt_on_gpus_that_take_turns_is_read_by_one_at_a_time() -> None:
 def test_other_makers_kernels_are_given_more_time() -> None:
     """A third of its bandwidth is usual for an Arc, and has a cause on an NVIDIA GPU with as much."""
     arc = of(Asked(400, 200, 40), devices=("Intel(R) Arc(TM) A770 Graphics",), model=LLAMA_8B.replace("CUDA", "SYCL"))
-    assert is_clear(kernels.RULES, "SLT012", arc)
-    found(kernels.RULES, "SLT012", of(Asked(400, 200, 40)))
+    assert is_clear(decode.RULES, "SLT012", arc)
+    found(decode.RULES, "SLT012", of(Asked(400, 200, 40)))
 
 
 def test_a_log_of_guesses_is_judged_by_its_own_requests_not_by_a_probes() -> None:
     speculating = of(Asked(400, 200, 300, accepted=133, drafted=199))
     probed = replace(speculating, probe=ProbeFacts(4, 30000, 0.01, prefill_tokens_per_s=3000.0, decode_step_s=0.5))
-    assert is_clear(kernels.RULES, "SLT012", probed)
+    assert is_clear(decode.RULES, "SLT012", probed)

@@ -11,7 +11,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules.kernels import is_above_roofline
+from slotune.diagnose.rules.decode import is_above_roofline
 from slotune.diagnose.rules.layers import spilled_layers
 from slotune.diagnose.rules.placement import Backend, backend_of, gpu_given
 from slotune.diagnose.symptoms import Symptoms

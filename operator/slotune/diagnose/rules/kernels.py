@@ -10,11 +10,9 @@ import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
-from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
-from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.roofline import Roofline, roofline_of, usual_step_s
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
@@ -27,7 +25,6 @@ from slotune.diagnose.rules.placement import (
     shown,
     stated,
 )
-from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
@@ -36,12 +33,10 @@ from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
 
 __all__ = [
-    "ABOVE_ROOFLINE",
     "ENTRIES",
     "FLASH_ATTENTION_OFF",
     "KV_TYPE_WITHOUT_KERNEL",
     "RULES",
-    "is_above_roofline",
     "kv_pair",
 ]
 
@@ -80,20 +75,6 @@ FLASH_ATTENTION_OFF: Final = Entry(
     verify="The log at -lv 4 says that flash attention is enabled, and has no line of a layer on another device.",
     knobs=("flashAttention", "cacheTypeK", "cacheTypeV"),
     binds="TTFTPrefill",
-)
-
-ABOVE_ROOFLINE: Final = Entry(
-    id="SLT012",
-    code="AboveRoofline",
-    item=Item.KERNELS,
-    title="A token takes far longer than the GPU's memory bandwidth explains",
-    cause="One token reads the weights once. When a single user on an idle server waits much longer than that reading "
-    "takes, something else is in the way: layers or the KV cache on the CPU, a missing kernel, or a throttled GPU.",
-    first="Look for layers on the CPU and missing kernels in a log with -lv 4, then at nvidia-smi -q for what holds "
-    "the clocks.",
-    avoid="Do not buy a faster GPU or quantize the weights first: the one that is there is not used up.",
-    verify="tokens/s of one user alone come near to memory bandwidth divided by the bytes of the weights.",
-    knobs=("gpuLayers", "cacheTypeK", "cacheTypeV"),
 )
 
 
@@ -257,58 +238,9 @@ def _turned_off(symptoms: Symptoms, backend: Backend) -> Finding | Clear | Undec
     )
 
 
-def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    if backend_of(symptoms) is Backend.CPU:
-        return Clear("no GPU is in use, so no GPU's bandwidth bounds it")
-    roofline = roofline_of(symptoms)
-    if isinstance(roofline, str):
-        return Undecided(roofline)
-    at_most = roofline.decode.at_most
-    if at_most is None or roofline.decode.needs is not None:
-        return Undecided(roofline.decode.needs or "--probe: the speed of one request alone")
-    if roofline.is_dense is False:
-        return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
-    return _step(symptoms, roofline, at_most)
-
-
-def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | Clear | Undecided:
-    """Whether a token alone takes about as long as a GPU needs that can write ``at_most`` a second."""
-    seen = roofline.decode.seen
-    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
-        return Undecided("--probe: the speed of one request alone")
-    # Devices that share each matrix wait for each other: of these, one alone is what is sure.
-    step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
-    usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
-    if step <= usual:
-        return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
-    return Finding(
-        ABOVE_ROOFLINE,
-        f"a token takes {seconds(step)} alone, though {_device(roofline)} can read what it needs in {seconds(floor)}",
-        (seen.evidence, *roofline.evidence),
-        confidence=Confidence.LIKELY,
-        cost=Cost(speed_share=1 - usual / step),
-    )
-
-
-def is_above_roofline(symptoms: Symptoms) -> bool:
-    """Whether a token is known to take longer than the GPU needs for it."""
-    return isinstance(_above_roofline(symptoms), Finding)
-
-
-def _layers(symptoms: Symptoms) -> int | None:
-    if symptoms.model is not None and symptoms.model.layers:
-        return len(symptoms.model.layers)
-    return None if symptoms.log is None else symptoms.log.facts.layers
-
-
-def _device(roofline: Roofline) -> str:
-    return roofline.device or "the GPU"
-
-
-ENTRIES: Final = (KV_TYPE_WITHOUT_KERNEL, FLASH_ATTENTION_OFF, ABOVE_ROOFLINE)
+ENTRIES: Final = (KV_TYPE_WITHOUT_KERNEL, FLASH_ATTENTION_OFF)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(KV_TYPE_WITHOUT_KERNEL.id, Item.KERNELS, _kv_type_without_kernel),
     Rule(FLASH_ATTENTION_OFF.id, Item.KERNELS, _flash_attention_off),
-    Rule(ABOVE_ROOFLINE.id, Item.KERNELS, _above_roofline),
 )

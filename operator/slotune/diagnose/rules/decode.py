@@ -1,0 +1,83 @@
+"""Is a token written as fast as the GPU can read what it needs? One user's speed, put beside its bound."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slotune.diagnose.checkup import Rule
+from slotune.diagnose.durations import seconds
+from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
+from slotune.diagnose.roofline import Roofline, roofline_of, usual_step_s
+from slotune.diagnose.rules.placement import Backend, backend_of
+from slotune.diagnose.rules.reached import times_the_usual
+from slotune.diagnose.symptoms import Symptoms
+
+__all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline"]
+
+ABOVE_ROOFLINE: Final = Entry(
+    id="SLT012",
+    code="AboveRoofline",
+    item=Item.KERNELS,
+    title="A token takes far longer than the GPU's memory bandwidth explains",
+    cause="One token reads the weights once. When a single user on an idle server waits much longer than that reading "
+    "takes, something else is in the way: layers or the KV cache on the CPU, a missing kernel, or a throttled GPU.",
+    first="Look for layers on the CPU and missing kernels in a log with -lv 4, then at nvidia-smi -q for what holds "
+    "the clocks.",
+    avoid="Do not buy a faster GPU or quantize the weights first: the one that is there is not used up.",
+    verify="tokens/s of one user alone come near to memory bandwidth divided by the bytes of the weights.",
+    knobs=("gpuLayers", "cacheTypeK", "cacheTypeV"),
+)
+
+
+def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    if backend_of(symptoms) is Backend.CPU:
+        return Clear("no GPU is in use, so no GPU's bandwidth bounds it")
+    roofline = roofline_of(symptoms)
+    if isinstance(roofline, str):
+        return Undecided(roofline)
+    at_most = roofline.decode.at_most
+    if at_most is None or roofline.decode.needs is not None:
+        return Undecided(roofline.decode.needs or "--probe: the speed of one request alone")
+    if roofline.is_dense is False:
+        return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
+    return _step(symptoms, roofline, at_most)
+
+
+def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | Clear | Undecided:
+    """Whether a token alone takes about as long as a GPU needs that can write ``at_most`` a second."""
+    seen = roofline.decode.seen
+    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
+        return Undecided("--probe: the speed of one request alone")
+    # Devices that share each matrix wait for each other: of these, one alone is what is sure.
+    step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
+    usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
+    if step <= usual:
+        return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
+    return Finding(
+        ABOVE_ROOFLINE,
+        f"a token takes {seconds(step)} alone, though {_device(roofline)} can read what it needs in {seconds(floor)}",
+        (seen.evidence, *roofline.evidence),
+        confidence=Confidence.LIKELY,
+        cost=Cost(speed_share=1 - usual / step),
+    )
+
+
+def is_above_roofline(symptoms: Symptoms) -> bool:
+    """Whether a token is known to take longer than the GPU needs for it."""
+    return isinstance(_above_roofline(symptoms), Finding)
+
+
+def _layers(symptoms: Symptoms) -> int | None:
+    if symptoms.model is not None and symptoms.model.layers:
+        return len(symptoms.model.layers)
+    return None if symptoms.log is None else symptoms.log.facts.layers
+
+
+def _device(roofline: Roofline) -> str:
+    return roofline.device or "the GPU"
+
+
+ENTRIES: Final = (ABOVE_ROOFLINE,)
+
+RULES: Final = (Rule(ABOVE_ROOFLINE.id, Item.KERNELS, _above_roofline),)

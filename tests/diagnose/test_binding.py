@@ -13,6 +13,7 @@ from slotune.llama.failures import FailureClass
 from slotune.load.demand import Demand, SyntheticPrompts
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.search.decision import Decision, DecisionKind
+from slotune.search.noticed import Noticed
 from slotune.search.problem import Hardware, Problem, Pruned
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.verdict.promise import Promise
@@ -138,6 +139,26 @@ def test_without_a_cause_the_verdict_itself_is_quoted() -> None:
     assert slow[0] == "TokensPerSecond"
     assert slow[1] is not None
     assert slow[1].startswith("on 3 of at most 8 replicas (2 requests/s each)")
+
+
+def test_requests_that_were_refused_bind_before_the_wait_of_the_others() -> None:
+    refused = Noticed("SLT031", "Warning", "Certain", "9 requests were refused", "log:9  request (9000 tokens) exceeds")
+    code, sentence, _, entry = binding_constraint(PROBLEM, [replace(result(), noticed=(refused,))])
+    assert code == "Context"
+    assert sentence is not None
+    assert sentence.endswith("the nearest misses: 9 requests were refused")
+    assert entry is not None
+    assert entry.id == "SLT031"
+
+
+def test_a_server_that_took_the_cpu_cites_what_a_diagnosis_of_its_log_cites() -> None:
+    words = "gpuLayers: asked for all, the server has 0: no usable GPU found"
+    for reason, cited in ((words, "SLT001"), (words.replace("0: no usable GPU found", "9 of 33 layers"), "SLT002")):
+        fell = result(failure=FailureClass.CPU_FALLBACK)
+        fell = replace(fell, failure_knob="gpuLayers", verdict=replace(fell.verdict, reason=reason))
+        entry = binding_constraint(PROBLEM, [fell]).entry
+        assert entry is not None
+        assert entry.id == cited
 
 
 def test_nothing_that_starts_is_bound_by_what_stops_it() -> None:

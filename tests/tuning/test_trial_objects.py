@@ -16,6 +16,7 @@ from slotune.api.v1alpha1.measurement import Measurement
 from slotune.api.v1alpha1.slo import SLO
 from slotune.api.v1alpha1.trial_status import LlamaTrialStatus
 from slotune.api.v1alpha1.workload import LlamaWorkloadSpec
+from slotune.diagnose.findings import noticed_findings
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.load.cache_facts import CacheFacts
@@ -23,6 +24,7 @@ from slotune.load.device_facts import CLOCK_REASONS, DeviceFacts, Spread
 from slotune.load.summary import Attribution, IdleProbe, Latencies
 from slotune.quality.divergence import Divergence
 from slotune.sandbox.protocol import Progress
+from slotune.search.noticed import Noticed
 from slotune.search.trial import Purpose, Trial, TrialResult
 from slotune.tuning.trial_objects import (
     SETTING_NAMES,
@@ -150,6 +152,13 @@ def with_the_reference_compared(result: TrialResult) -> TrialResult:
     return result if result.quality is None else replace(result, reference=result.quality.reference_digest)
 
 
+NOTICED = [
+    Noticed("SLT080", "Warning", "Certain", "the log is one of -lv 5", "log:12  7 lines at debug level"),
+    Noticed("SLT033", "Warning", "Likely", "the host cache may grow to 8,192 MiB", "pod  limits.memory 4,096 MiB"),
+]
+"""Of the kinds that only a server's log and limits tell, in the order of what they explain."""
+
+
 def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> st.SearchStrategy[TrialResult]:
     perhaps = st.none() | numbers
     return st.builds(
@@ -208,6 +217,7 @@ def results(numbers: st.SearchStrategy[float], text: st.SearchStrategy[str]) -> 
         reference=st.sampled_from(["", DIGEST]),
         device=st.none() | devices(numbers),
         node=st.sampled_from(["", "gpu-7.example"]),
+        noticed=st.lists(st.sampled_from(NOTICED), unique=True).map(tuple),
     ).map(with_the_reference_compared)
 
 
@@ -227,7 +237,8 @@ def spec_of(trial: Trial):
 
 def through_the_api_server(result: TrialResult) -> LlamaTrial:
     """Written, stored with its keys sorted as Go sorts them, and read again."""
-    status = completed_status(result, completed_at=WHEN, generation=1, job_name="chat-0123456789")
+    found = noticed_findings(result)
+    status = completed_status(result, completed_at=WHEN, generation=1, job_name="chat-0123456789", findings=found)
     written = {
         "metadata": {"name": "chat-0123456789"},
         "spec": spec_of(result.trial).to_manifest(),

@@ -8,11 +8,12 @@ alone is too slow; and only then the load, in the words of the trial that came c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from slotune.diagnose.case import seconds
+from slotune.diagnose.checkup import FAILING
 from slotune.diagnose.entry import Entry
 from slotune.diagnose.failed_trials import entry_of
 from slotune.diagnose.findings import trial_findings
@@ -44,6 +45,10 @@ class Binding(NamedTuple):
     def cited(self) -> str | None:
         """The sentence, with the identifier under which the catalogue says more."""
         return self.sentence if self.entry is None or self.sentence is None else f"{self.sentence} ({self.entry.id})"
+
+
+_LOSING: Final[Mapping[str, str]] = {"ContextTooSmall": "Context", "KVPoolFull": "Memory", "GPUMemoryFull": "Memory"}
+"""Causes by which requests are lost, to what binds; a configuration that is ruled out for the same binds alike."""
 
 
 class _Bind(NamedTuple):
@@ -189,8 +194,9 @@ def _load(problem: Problem, trials: Sequence[TrialResult], nearest: TrialResult 
         return None
     most = problem.hardware[nearest.trial.candidate.gpu_class].replicas_max
     rate = nearest.trial.rate
-    cause = next((one for one in trial_findings(problem, nearest) if one.binds is not None), None)
-    code = _by_verdict(problem, nearest) if cause is None or cause.binds is None else cause.binds
+    found = trial_findings(problem, nearest)
+    cause = next((one for one in found if one.binds is not None or one.id in FAILING), None)
+    code = _by_verdict(problem, nearest) if cause is None else cause.binds or _LOSING.get(cause.code, cause.code)
     why = nearest.verdict.reason if cause is None else cause.sentence
     share = max(1, round(problem.demand.peak_rate / rate))
     where = f"even on {most} replicas" if share >= most else f"on {share} of at most {most} replicas"

@@ -38,6 +38,7 @@ __all__ = [
     "explain_result",
     "findings",
     "first_cause",
+    "noticed_findings",
     "said_of",
     "trial_findings",
 ]
@@ -129,15 +130,15 @@ def findings(
     """
     if result.failure is not None or result.verdict.outcome is Outcome.INVALID:
         measured: tuple[Finding, ...] = (_not_measured(result),)
-        return (*measured, *_noticed(result, measured))
+        return (*measured, *noticed_findings(result, measured))
     case = Case(result, promise, demand, roofline_step_s, model)
     measured = tuple(found for row in TABLE if (found := row.finding(case)) is not None)
-    noticed = _noticed(result, measured)
+    noticed = noticed_findings(result, measured)
     failing = tuple(one for one in noticed if one.id in FAILING)
     return (*failing, *measured, *(one for one in noticed if one not in failing))
 
 
-def _noticed(result: TrialResult, measured: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def noticed_findings(result: TrialResult, measured: tuple[Finding, ...] = ()) -> tuple[Finding, ...]:
     """What was noticed of the server and not measured; entries of another version of slotune are left out."""
     told = {one.id for one in measured}
     return tuple(
@@ -181,7 +182,7 @@ def explain_result(result: TrialResult, promise: Promise, demand: Demand) -> str
 def said_of(result: TrialResult, promise: Promise, demand: Demand) -> list[str]:
     """All that a report says of a trial: why it did not pass, then what was noticed of its server beside."""
     why = explain_result(result, promise, demand)
-    told = [cited(one) for one in _noticed(result, ())]
+    told = [cited(one) for one in noticed_findings(result)]
     if told and not why:
         why = result.verdict.reason
     return [why, *(words for words in told if words != why)] if why else []

@@ -223,6 +223,9 @@ def _public_result(result: TrialResult) -> TrialResult:
         effective=tuple((name, _words(value)) for name, value in result.effective),
         warnings=tuple(map(_words, result.warnings)),
         log_tail=(),
+        noticed=tuple(
+            replace(one, sentence=_words(one.sentence), evidence=_words(one.evidence)) for one in result.noticed
+        ),
     )
 
 

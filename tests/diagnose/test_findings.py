@@ -14,6 +14,7 @@ from slotune.diagnose.failure_entries import WITHDRAWN
 from slotune.diagnose.finding import Severity
 from slotune.diagnose.findings import ENTRIES, TABLE, explain_result, findings, trial_findings
 from slotune.diagnose.invalid_entries import INVALID
+from slotune.diagnose.invalid_entries import WITHDRAWN as WITHDRAWN_FAULTS
 from slotune.diagnose.roofline import usual_step_s
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
@@ -307,6 +308,12 @@ def test_an_invalid_measurement_says_nothing_about_the_candidate() -> None:
     assert found.id == "SLT300"  # no code of this version
 
 
+def test_a_server_that_is_not_as_it_was_asked_to_be_has_its_own_entry() -> None:
+    invalid = result(outcome=Outcome.INVALID)
+    differs = replace(invalid, verdict=replace(invalid.verdict, code="ConfigurationMismatch"))
+    assert [one.id for one in findings(differs, PROMISE, UNIQUE)] == ["SLT209"]
+
+
 def test_a_promise_of_ttft_alone_has_speed_to_spare() -> None:
     assert findings(result(QUEUE, speed=5), Promise(ttft_s=1.0), UNIQUE)[0].code == "TooFewSlots"
 
@@ -351,9 +358,13 @@ def test_speed_that_is_lost_to_others_is_counted_against_one_user_alone() -> Non
 def test_every_failure_and_every_fault_of_a_measurement_has_an_entry_of_its_own() -> None:
     assert list(FAILURES) == list(FailureClass)
     assert len({entry.id for entry in FAILURES.values()}) == len(FailureClass)
-    assert not WITHDRAWN & set(catalogue.ENTRIES), "an identifier that was withdrawn is never used again"
+    assert not (WITHDRAWN | WITHDRAWN_FAULTS) & set(catalogue.ENTRIES), (
+        "an identifier that was withdrawn is never used again"
+    )
     assert {code for code, _ in GATES} <= set(INVALID)
-    assert [entry.id for entry in INVALID.values()] == [f"SLT{301 + at}" for at in range(len(INVALID))]
+    elsewhere = {"StreamBuffered": "SLT096", "DeviceThrottled": "SLT085"}
+    numbered = [elsewhere.get(code, f"SLT{301 + at}") for at, code in enumerate(INVALID)]
+    assert [entry.id for entry in INVALID.values()] == numbered
     assert len({entry.id for entry in ENTRIES}) == len({entry.code for entry in ENTRIES}) == len(ENTRIES)
 
 

@@ -111,6 +111,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *failure_entries.ENTRIES,
     *(entry for entry in FAILURES.values() if entry not in failure_entries.ENTRIES),
     *invalid_entries.ENTRIES,
+    *(entry for entry in invalid_entries.INVALID.values() if entry not in invalid_entries.ENTRIES),
 )
 """All that its numbers and its end say of a trial; :mod:`slotune.diagnose.trial_server` finds more by its log."""
 
@@ -209,10 +210,16 @@ def _not_measured(result: TrialResult) -> Finding:
             entry = replace(entry, knobs=(result.failure_knob,))
         severity = Severity.CRITICAL
     else:
-        entry = invalid_entries.INVALID.get(verdict.code) or replace(invalid_entries.OTHER, code=verdict.code)
+        entry = _fault(verdict.code)
         severity = Severity.WARNING
     evidence = Evidence(Source.TRIAL, f"{verdict.outcome.value} ({verdict.code})"[:LONGEST])
     return Finding(entry, verdict.reason, (evidence,), severity)
+
+
+def _fault(code: str) -> Entry:
+    """The entry of a measurement that was at fault. A server that is not as it was asked to be is a failure's."""
+    failed = next((entry for one, entry in FAILURES.items() if one.value == code), None)
+    return invalid_entries.INVALID.get(code) or failed or replace(invalid_entries.OTHER, code=code)
 
 
 def _floor(problem: Problem, result: TrialResult) -> float | None:

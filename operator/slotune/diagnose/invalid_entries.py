@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
+from slotune.diagnose.rules.client import PROXY_BUFFERS
+from slotune.diagnose.rules.device import GPU_THROTTLED
 
-__all__ = ["ENTRIES", "INVALID", "OTHER"]
+__all__ = ["ENTRIES", "INVALID", "OTHER", "WITHDRAWN"]
 
 _AVOID: Final = "Do not judge the configuration by this trial, and do not tune it: the measurement was at fault."
 _VERIFY: Final = "The trial that repeats it ends as Pass, Fail or Inconclusive."
@@ -30,7 +32,7 @@ class _Fault:
 
 _CLIENT_CPU: Final = "Give the load client more CPU (sandbox.loadClient), and measure where nothing else runs."
 
-_FAULTS: Final = (
+_FAULTS: Final[tuple[_Fault | str, ...]] = (
     _Fault(
         "ClientOutOfResources",
         "The load client could not send what it had to",
@@ -101,20 +103,8 @@ _FAULTS: Final = (
         "Take a build that sends timings, and no proxy that strips them.",
         Item.CLIENT,
     ),
-    _Fault(
-        "StreamBuffered",
-        "Tokens arrived in lumps",
-        "Something between holds the stream back, so the time of the first token is that of the proxy.",
-        "Turn buffering off in the proxy (proxy_buffering off), or measure past it.",
-        Item.CLIENT,
-    ),
-    _Fault(
-        "DeviceThrottled",
-        "The GPU was slowed down while it was measured",
-        "Heat or power made its clocks fall, so the same trial would end otherwise on a cool device.",
-        "Cool it, or lower its power limit so that it stays at one clock.",
-        Item.DEVICE,
-    ),
+    "StreamBuffered",
+    "DeviceThrottled",
     _Fault(
         "MachineDrifted",
         "The machine changed between two looks at the idle baseline",
@@ -254,7 +244,8 @@ _FAULTS: Final = (
     ),
 )
 _FIRST: Final = 301
-"""The first is SLT301. New ones come last: an identifier is never given to another cause."""
+"""The first is SLT301. New ones come last, and one that is withdrawn keeps its place as a word: an identifier is never
+given to another cause."""
 
 OTHER: Final = Entry(
     id="SLT300",
@@ -268,7 +259,13 @@ OTHER: Final = Entry(
 )
 """For a code that another version of slotune gave."""
 
-INVALID: Final[Mapping[str, Entry]] = MappingProxyType(
+_FOUND_OF_SERVERS: Final[Mapping[str, Entry]] = {
+    "StreamBuffered": PROXY_BUFFERS,
+    "DeviceThrottled": GPU_THROTTLED,
+}
+"""Faults of a measurement that users have as well: under the identifier that a diagnosis of a server has for them."""
+
+_OWN: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         fault.code: Entry(
             id=f"SLT{_FIRST + place}",
@@ -281,8 +278,19 @@ INVALID: Final[Mapping[str, Entry]] = MappingProxyType(
             verify=_VERIFY,
         )
         for place, fault in enumerate(_FAULTS)
+        if isinstance(fault, _Fault)
+    }
+)
+
+WITHDRAWN: Final = frozenset(f"SLT{_FIRST + at}" for at, fault in enumerate(_FAULTS) if isinstance(fault, str))
+"""Identifiers of faults that have another one; none of them is ever used again."""
+
+INVALID: Final[Mapping[str, Entry]] = MappingProxyType(
+    {
+        code: _OWN.get(code) or _FOUND_OF_SERVERS[code]
+        for code in (fault if isinstance(fault, str) else fault.code for fault in _FAULTS)
     }
 )
 """Code of a verdict to entry. ``ConfigurationMismatch`` is not here: it is a class of failure as well."""
 
-ENTRIES: Final = (OTHER, *INVALID.values())
+ENTRIES: Final = (OTHER, *_OWN.values())

@@ -14,7 +14,7 @@ from slotune.diagnose.rules.work import Measured
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, RequestTimings
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "PROXY_BUFFERS", "RULES"]
 
 FEW_CONNECTIONS: Final = Entry(
     id="SLT095",

@@ -19,7 +19,7 @@ from slotune.llama.log_story import Topic
 from slotune.load.device_facts import DeviceFacts, device_fault
 from slotune.load.nvidia_smi import DeviceSnapshot
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "GPU_THROTTLED", "RULES"]
 
 NEEDS_DEVICE: Final = "--nvidia-smi FILE, with the output of nvidia-smi -q while the server works"
 

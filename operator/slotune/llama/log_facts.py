@@ -27,6 +27,8 @@ _FACT_LINES: Final = (
     (("layers_offloaded", "layers"), rb"offloaded \d+/\d+ layers to GPU"),
     (("model_buffers",), rb"model buffer size = |llm_load_tensors: +\S+ buffer size = "),
     (("kv_buffers",), rb"(?:KV|RS|state) buffer size = "),
+    (("host_kv_bytes",), rb"(?:CPU\w*|BLAS|AMX|\w+_Host) (?:KV|RS|state) buffer size = "),
+    (("kept_on_host",), rb"\bblk\.\d+\.\S+ .*buffer type overrid+en to CPU"),
     (("compute_buffers",), rb"compute buffer size = "),
     (("cache_ram_mib",), rb"prompt cache is (?:en|dis)abled"),
     (("cache_idle_slots",), rb"idle slots will be saved"),

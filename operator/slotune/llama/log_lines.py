@@ -77,6 +77,8 @@ class LogFacts:
     backend_sampling_error: str | None = None
     """The line that says why they were not."""
     no_usable_gpu: bool = False
+    kept_on_host: int = 0
+    """Weights of layers, one by one, that an argument (``-ot``, ``--cpu-moe``) kept in host memory."""
     devices: tuple[str, ...] = ()
     """GPUs that a back end found, whether anything lies on them or not: names, or ``2 CUDA devices`` without names."""
     gpus: int = 0
@@ -114,6 +116,11 @@ class LogFacts:
     def compute_bytes(self) -> int:
         """Compute and output buffers, over all devices."""
         return sum(self.compute_buffers.values())
+
+    @property
+    def host_kv_bytes(self) -> int:
+        """The part of the KV cache in host memory."""
+        return sum(size for device, size in self.kv_buffers.items() if _HOST_BUFFER.match(device))
 
     @property
     def on_gpu(self) -> bool:
@@ -179,6 +186,7 @@ def parse_log(text: str) -> LogFacts:
         backend_sampling=True if "setting backend sampler for seq_id" in text else None,
         backend_sampling_error=_word(r"(sampler '[^\n]* cannot be offloaded to the backend)", text),
         no_usable_gpu=bool(re.search(r"no usable GPU found|[Nn]ot compiled with GPU offload support", text)),
+        kept_on_host=len(re.findall(r"\bblk\.\d+\.\S+ (?:\([^)\n]*\) )?buffer type overrid+en to CPU\b", text)),
         devices=devices_found(text),
         gpus=gpus_in_use(text),
         flash_attention_fallback=fallback[1].strip() if fallback else None,

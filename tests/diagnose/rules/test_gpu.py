@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Finding, Severity
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
 from slotune.diagnose.rules.gpu import RULES
-from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts
+from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts, Symptoms
 from slotune.llama.log_lines import parse_log
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
 from slotune.llama.log_stream import LogReader
@@ -361,3 +361,70 @@ def test_every_finding_has_its_line_and_no_prompt(identifier: str) -> None:
     said = ask(RULES, identifier, of(log=story, pod=PodFacts("p", gpus=1)))
     if isinstance(said, Finding):
         assert all(secret not in one.text for one in said.evidence)
+
+
+# What is left on the host, as logs say it
+
+SPLIT = """\
+0.00.221.040 I srv          init: build_info: b11434-7e4c0a9
+0.00.226.771 I srv    load_model: loading model '/models/model.gguf'
+0.00.300.002 I print_info: n_expert              = {experts}
+{more}0.01.000.000 I load_tensors: offloaded {layers} layers to GPU
+0.01.000.001 I load_tensors:   {host} model buffer size = {kept}.00 MiB
+0.01.000.002 I load_tensors:        CUDA0 model buffer size = {there}.00 MiB
+{caches}0.02.301.500 I srv          init: model loaded
+"""
+KEPT = "tensor blk.3.ffn_gate_exps.weight (1190 MiB q4_K) buffer type overridden to CPU\n"
+IK_KEPT = "Tensor blk.60.ffn_up_exps.weight buffer type overriden to CPU\n"
+CACHES = """\
+0.02.010.000 I llama_kv_cache:        CPU KV buffer size =     4.00 MiB
+0.02.010.001 I llama_kv_cache:      CUDA0 KV buffer size =    68.00 MiB
+"""
+
+
+def split(
+    kept: int, there: int, *, experts: int = 0, host: str = "CPU_Mapped", layers: str = "41/41", **more: str
+) -> Symptoms:
+    parts = {"more": "", "caches": ""} | more
+    return of(log=read(SPLIT.format(kept=kept, there=there, experts=experts, host=host, layers=layers, **parts)))
+
+
+@pytest.mark.parametrize("line", [KEPT, IK_KEPT])
+def test_experts_that_a_line_says_were_kept_on_the_host_are_certain(line: str) -> None:
+    symptoms = split(392428, 17744, experts=256, more=line)
+    said = found(RULES, "SLT002", symptoms)
+    assert said.confidence is Confidence.CERTAIN
+    assert said.sentence == "an argument keeps 392,428 of 410,172 MiB of weights in host memory"
+    assert said.evidence[0].text == line.strip()
+    where = ask(RULES, "SLT001", symptoms)
+    assert isinstance(where, Clear)
+    assert where.sentence == "the GPU is in use: 17,744 of 410,172 MiB of the weights lie on it"
+
+
+def test_half_of_a_mixture_of_experts_on_the_host_is_likely_moved_whoever_did_it() -> None:
+    said = found(RULES, "SLT002", split(9966, 11313, experts=128, host="SYCL_Host"))
+    assert said.confidence is Confidence.LIKELY
+    assert said.sentence == "an argument or -fit keeps 9,966 of 21,279 MiB of weights in host memory"
+
+
+@pytest.mark.parametrize(("kept", "there"), [(281, 4403), (2600, 2600), (4700, 9000)])
+def test_tables_of_inputs_lie_on_the_host_and_alarm_nobody(kept: int, there: int) -> None:
+    assert is_clear(RULES, "SLT002", split(kept, there))
+
+
+def test_fewer_layers_than_there_are_want_more_of_them_before_room_is_made() -> None:
+    said = found(RULES, "SLT002", split(337, 1740, layers="35/37", caches=CACHES))
+    assert [one.text for one in said.evidence][1] == "llama_kv_cache:        CPU KV buffer size =     4.00 MiB"
+    assert (said.first or "").startswith("Set -ngl all: 35 of 37 layers are on the GPU")
+    room = found(RULES, "SLT002", split(337, 1740, layers="37/37", caches=CACHES))
+    assert (room.first or "").startswith("Make 4 MiB of room")
+
+
+def test_fit_that_is_not_implemented_missed_no_margin() -> None:
+    words = "llama_params_fit is not implemented for SPLIT_MODE_TENSOR"
+    line = f"0.00.039.524 W common_fit_params: failed to fit params to free device memory: {words}, abort\n"
+    said = found(RULES, "SLT003", split(281, 4403, more=line), Severity.INFO)
+    assert said.sentence.startswith(f"-fit did nothing: {words}")
+    missed = "n_gpu_layers already set by user to 33"
+    line = line.replace(words, missed)
+    assert "could not leave its margin" in found(RULES, "SLT003", split(281, 4403, more=line), Severity.INFO).sentence

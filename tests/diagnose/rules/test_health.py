@@ -272,3 +272,21 @@ def test_a_start_without_one_is_clear() -> None:
 
 def test_a_crash_before_the_start_that_came_up_is_no_longer_critical() -> None:
     found(RULES, "SLT111", of(log=log(starts=2, facts={"ready": True}, **failed())))
+
+
+UNFIT = """\
+0.00.221.040 I srv          init: build_info: b8148-7e4c0a9
+0.00.226.771 I srv    load_model: loading model '/models/model.gguf'
+{more}0.02.100.000 W common_speculative_is_compat: the target context does not support partial sequence removal
+0.02.100.001 W srv    load_model: speculative decoding not supported by this context
+0.02.301.500 I srv          init: model loaded
+"""
+DRAFT = "0.02.000.000 I srv    load_model: loading draft model '/models/draft.gguf'\n"
+
+
+def test_a_context_that_is_unfit_for_what_nobody_asked_for_is_no_failure() -> None:
+    assert is_clear(RULES, "SLT112", of(log=read(UNFIT.format(more=""))))
+    assert is_clear(RULES, "SLT112", of(log=read(UNFIT.format(more="")), flags=("-m", "x")))
+    said = found(RULES, "SLT112", of(log=read(UNFIT.format(more="")), flags=("-m", "x", "--spec-type", "ngram-simple")))
+    assert said.confidence is Confidence.CERTAIN
+    assert found(RULES, "SLT112", of(log=read(UNFIT.format(more=DRAFT))))

@@ -11,6 +11,7 @@ from slotune.diagnose.finding import Confidence, Finding, Severity
 from slotune.diagnose.rules import decode, kernels
 from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
 from slotune.llama.log_story import Line, Seen, Topic
+from slotune.llama.log_stream import LogReader
 from slotune.llama.server_answers import ModelMeta
 from tests.diagnose.rules.building import (
     NOTHING,
@@ -231,3 +232,22 @@ def test_a_speed_with_others_in_the_batch_decides_nothing() -> None:
     assert is_undecided(RULES, "SLT012", of(server=server(model=EIGHT_B), gpu=L4))
     assert is_undecided(RULES, "SLT012", of(server=server(model=EIGHT_B), probe=probe(decode_step_s=0.17)))
     assert is_undecided(RULES, "SLT012", NOTHING)
+
+
+def test_a_layer_whose_attention_is_left_to_another_device_names_the_device_by_itself() -> None:
+    at = "0.04.097.014 W resolve_fused_ops: layer 17 is assigned to device {} but Flash Attention is assigned to device"
+    reader = LogReader("server.log")
+    reader.feed(f"{at.format('Vulkan0')} CPU (usually due to missing support)\n{UP}".encode())
+    (story,) = reader.finish()
+    got = found(RULES, "SLT011", of(log=story))
+    assert "kernel for Vulkan" in got.sentence
+    reader = LogReader("server.log")
+    reader.feed(f"{at.format('CPU')} CUDA0 (usually due to missing support)\n{UP}".encode())
+    (story,) = reader.finish()
+    assert is_clear(RULES, "SLT011", of(log=story))
+
+
+UP = """\
+0.04.097.022 W resolve_fused_ops: Flash Attention not supported, set to disabled
+0.05.000.000 I srv          init: model loaded
+"""

@@ -23,6 +23,7 @@ from slotune.diagnose.rules.placement import (
     gpu_given,
     gpus,
     heard,
+    host_bytes,
     image_backend,
     layers_asked,
     said,
@@ -71,7 +72,7 @@ GPU_NOT_USED: Final = Entry(
 def _gpu_not_used(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, pod, told = symptoms.log, symptoms.pod, told_cpu(symptoms)
     if log is not None and log.facts.on_gpu:
-        return Clear("the weights lie on the GPU", (fact(log, "model_buffers", buffers(log)),))
+        return Clear(_where(log), (fact(log, "model_buffers", buffers(log)),))
     if told is not None:
         if pod is None or not pod.gpus:
             return Clear("it was told to compute on the CPU", (told,))
@@ -82,6 +83,14 @@ def _gpu_not_used(symptoms: Symptoms) -> Finding | Clear | Undecided:
             first="Take the argument out, or stop asking for the GPU.",
         )
     return _by_line(symptoms) or _by_buffers(symptoms) or _by_device(symptoms) or _by_pod(symptoms) or _no_gpu(symptoms)
+
+
+def _where(log: LogStory) -> str:
+    """Of a model that is on a GPU, at least in part."""
+    whole, host = log.facts.model_bytes, host_bytes(log.facts.model_buffers)
+    if host < EMPTY_SHARE * whole:
+        return "the weights lie on the GPU"
+    return f"the GPU is in use: {(whole - host) / MIB:,.0f} of {whole / MIB:,.0f} MiB of the weights lie on it"
 
 
 def _by_line(symptoms: Symptoms) -> Finding | None:

@@ -17,7 +17,7 @@ from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
 from slotune.llama.flag_cures import DRAFT_MODELS
-from slotune.llama.log_story import Topic
+from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.server_answers import Metrics
 from slotune.llama.watchdog import LIMIT_S
 
@@ -41,6 +41,7 @@ WITH_A_TYPE: Final = (
     "State --spec-type beside the draft model (draft-simple for a small model of the same vocabulary), or take the "
     "draft model away: its memory is taken for nothing."
 )
+UNFIT: Final = "speculative decoding not supported by this context"
 _COUNTERS: Final = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 WEDGED: Final = Entry(
@@ -203,7 +204,7 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log is not None and failure is not None and failure.failure_class is FailureClass.SPECULATION_UNAVAILABLE:
         sentence = in_flags(failure.sentence)
         return Finding(SPECULATION_FAILED, f"it ended: {sentence}", (ending.last_line(log),), Severity.CRITICAL)
-    if log is not None and (log.facts.speculation_error or log.count(Topic.SPECULATION_FAILED)):
+    if log is not None and _is_an_error(symptoms, log):
         words = log.facts.speculation_error or "speculative decoding failed"
         return Finding(
             SPECULATION_FAILED,
@@ -215,6 +216,16 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if any(known) or (not known and log is not None and log.facts.speculation):
         return Clear("speculative decoding is set up")
     return _unspeculating(symptoms, known)
+
+
+def _is_an_error(symptoms: Symptoms, log: LogStory) -> bool:
+    """Whether what the log says of speculation is an error: builds of early 2026 say at each start of a hybrid model
+    that its context is not fit for it, whether anybody asked for it or not."""
+    said_so = [line.text for line in heard(log, Topic.SPECULATION_FAILED)]
+    said_so += [log.facts.speculation_error] if log.facts.speculation_error else []
+    if all(UNFIT in text for text in said_so):
+        return bool(said_so) and _speculation_asked(symptoms) is not None
+    return True
 
 
 def _unspeculating(symptoms: Symptoms, known: Sequence[bool]) -> Finding | Clear | Undecided:
@@ -236,7 +247,7 @@ def _unspeculating(symptoms: Symptoms, known: Sequence[bool]) -> Finding | Clear
     if asked is not None:
         return Undecided("whether it guesses: /slots (--url), or a log with -lv 3 that holds the start")
     if said(log) and log is not None and log.facts.ready:
-        return Clear("the log names neither a draft model nor an error of speculative decoding")
+        return Clear("the log names no draft model, and no error of one")
     return Undecided("a log that holds the start, or the server's arguments")
 
 

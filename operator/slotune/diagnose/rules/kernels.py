@@ -17,6 +17,7 @@ from slotune.diagnose.rules.placement import (
     NEEDS_START,
     Backend,
     backend_of,
+    backend_of_device,
     build_of,
     fact,
     heard,
@@ -42,6 +43,7 @@ __all__ = [
 
 QUANTIZED_KV: Final = frozenset({"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"})
 """Of the types of a KV cache those in blocks."""
+_OF_A_LAYER: Final = re.compile(r"is assigned to device (\w+) but ")
 _OF_A_LAYER_ON_CPU: Final = re.compile(r"is assigned to device CPU but ")
 """Then no kernel is missing: the layer itself is not on the GPU."""
 
@@ -158,6 +160,8 @@ def _flash_attention_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 def _fallen_back(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, backend = symptoms.log, backend_of(symptoms)
+    if backend is None and log is not None:
+        backend = _device_of_a_layer(log)
     if backend is Backend.CPU:
         return Clear("on a CPU flash attention is no matter of kernels")
     if backend is None:
@@ -182,6 +186,13 @@ def _fallen_back(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log is not None and log.facts.flash_attention:
         return Clear("flash attention is in effect", (fact(log, "flash_attention", "Flash Attention enabled"),))
     return _turned_off(symptoms, backend)
+
+
+def _device_of_a_layer(log: LogStory) -> Backend | None:
+    """What computes a layer whose attention is left to another device, as the line about it says."""
+    said_of = [line.text for line in heard(log, Topic.FLASH_ATTENTION_FALLBACK)]
+    matches = (_OF_A_LAYER.search(text) for text in (*said_of, log.facts.flash_attention_fallback or ""))
+    return next((backend_of_device(match[1]) for match in matches if match is not None), None)
 
 
 def _quantized_v_without(symptoms: Symptoms) -> Finding | None:

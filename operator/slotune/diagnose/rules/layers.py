@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -62,6 +63,18 @@ FIT_SPILLED: Final = Entry(
 )
 
 
+MORE_THAN_TABLES: Final = 0.4
+"""Of the weights: more than the tables of inputs take, which always lie in host memory. Models with a table for each
+layer, which take half, are small."""
+LARGE_BYTES: Final = 12 * 2**30
+"""Weights that no model with a table for each layer has: Gemma 3n E2B has 10 GB at 16 bits."""
+FEWER_ON_HOST: Final = (
+    "Keep as many experts on the GPU as fit: lower --n-cpu-moe, or narrow -ot, until its memory is full; for the rest "
+    "take smaller weights or another GPU."
+)
+_FIT_IDLE: Final = re.compile(r"\w*fit\w* is not implemented for \w+")
+
+
 def spilled_layers(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
     """What of a model on a GPU lies in host memory: a sentence and its lines; None when nothing does that should not.
 
@@ -78,7 +91,7 @@ def spilled_layers(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
         evidence.append(fact(log, "layers_offloaded", offloaded))
     if kept := host_bytes(facts.kv_buffers):
         parts.append(f"{kept / MIB:,.0f} of {facts.kv_bytes / MIB:,.0f} MiB of the KV cache lie in host memory")
-        evidence.append(fact(log, "kv_buffers", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
+        evidence.append(fact(log, "host_kv_bytes", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
     return (" and ".join(parts), tuple(evidence)) if parts else None
 
 
@@ -146,19 +159,28 @@ def _layers_left(symptoms: Symptoms, setting: Setting) -> str | None:
 
 
 def _weights_on_cpu(symptoms: Symptoms, log: LogStory) -> Finding | None:
-    """Parts of layers that an argument keeps in host memory; the log counts their layers as offloaded."""
-    settings = stated(symptoms)
+    """Parts of layers that lie in host memory while the log counts their layers as offloaded: mostly experts."""
+    facts, settings = log.facts, stated(symptoms)
+    kept, usual = host_bytes(facts.model_buffers), 0 if symptoms.model is None else symptoms.model.host_weights_bytes
     argument = next((settings[name] for name in ("-cmoe", "-ncmoe", "-ncffn", "-ot") if name in settings), None)
-    kept = host_bytes(log.facts.model_buffers)
-    usual = 0 if symptoms.model is None else symptoms.model.host_weights_bytes
-    # Half of the weights is more than any input table takes, so it is experts that were moved.
-    if argument is None or argument.values[:1] == ("0",) or kept <= usual or 2 * kept < log.facts.model_bytes:
+    if kept <= usual or (argument is not None and argument.values[:1] == ("0",)):
         return None
+    is_much = kept >= MORE_THAN_TABLES * facts.model_bytes
+    is_known = argument is not None or bool(facts.experts) or facts.model_bytes >= LARGE_BYTES
+    if not facts.kept_on_host and not (is_much and is_known):
+        return None
+    who = "an argument keeps" if argument is not None or facts.kept_on_host else "an argument or -fit keeps"
+    evidence = [Evidence(Source.LOG, buffers(log))]
+    if facts.kept_on_host:
+        evidence.insert(0, fact(log, "kept_on_host", "buffer type overridden to CPU"))
+    if argument is not None:
+        evidence.insert(0, shown(argument))
     return Finding(
         LAYERS_ON_CPU,
-        f"an argument keeps {kept / MIB:,.0f} of {log.facts.model_bytes / MIB:,.0f} MiB of weights in host memory",
-        (shown(argument), fact(log, "model_buffers", buffers(log))),
-        confidence=Confidence.LIKELY,
+        f"{who} {kept / MIB:,.0f} of {facts.model_bytes / MIB:,.0f} MiB of weights in host memory",
+        tuple(evidence),
+        confidence=Confidence.CERTAIN if facts.kept_on_host else Confidence.LIKELY,
+        first=FEWER_ON_HOST,
     )
 
 
@@ -177,6 +199,12 @@ def _first(symptoms: Symptoms, log: LogStory) -> str | None:
     """With the number that the person wrote, or the memory that is missing."""
     if (words := _first_words(stated(symptoms))) is not None:
         return words
+    offloaded, layers = log.facts.layers_offloaded, log.facts.layers
+    if offloaded is not None and layers and offloaded < layers:
+        return (
+            f"Set -ngl all: {offloaded} of {layers} layers are on the GPU. If the rest does not fit, make room with a "
+            "smaller context, fewer slots, or a q8_0 KV cache."
+        )
     if missing := host_bytes(log.facts.kv_buffers):
         return f"Make {missing / MIB:,.0f} MiB of room on the GPU: a smaller context, fewer slots, or a q8_0 KV cache."
     return None
@@ -205,12 +233,17 @@ def fit_spilled(symptoms: Symptoms) -> Finding | Clear | Undecided:
         sentence, evidence = spilled
         return Finding(FIT_SPILLED, f"-fit chose that {sentence}", (*evidence, *failed))
     if failed:
+        idle = next((match[0] for one in failed if (match := _FIT_IDLE.search(one.text))), None)
         return Finding(
             FIT_SPILLED,
-            "-fit could not leave its margin of free memory, and the server went on as it was told",
+            "-fit could not leave its margin of free memory, and the server went on as it was told"
+            if idle is None
+            else f"-fit did nothing: {idle}; whether the model leaves a margin of free memory, nobody looked",
             failed,
             Severity.INFO,
         )
+    if log.facts.on_gpu and _weights_on_cpu(symptoms, log) is not None:
+        return Clear(f"what lies in host memory is told as {LAYERS_ON_CPU.id}")
     return Clear("-fit moved no layers") if said(log, details=True) else Undecided(NEEDS_START)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Backend",
     "asks_for_gpus",
     "backend_of",
+    "backend_of_device",
     "buffers",
     "build_of",
     "fact",
@@ -97,13 +98,20 @@ def backend_of(symptoms: Symptoms) -> Backend | None:
         device = next((name for name in log.facts.model_buffers if not _HOST.match(name)), None)
         if device is None:
             return Backend.CPU
-        return next((backend for prefix, backend in _BY_DEVICE if device.startswith(prefix)), Backend.OTHER)
+        return backend_of_device(device)
     if told_cpu(symptoms) is not None:
         return Backend.CPU
     image = image_backend(symptoms)
     if image is Backend.CPU or (image is not None and symptoms.pod is not None and symptoms.pod.gpus > 0):
         return image
     return None
+
+
+def backend_of_device(device: str) -> Backend:
+    """What ``Vulkan0`` or ``CUDA_Split`` computes with."""
+    if _HOST.match(device):
+        return Backend.CPU
+    return next((backend for prefix, backend in _BY_DEVICE if device.startswith(prefix)), Backend.OTHER)
 
 
 def image_backend(symptoms: Symptoms) -> Backend | None:

@@ -10,7 +10,7 @@ from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.load.nvidia_smi import DeviceSnapshot, ForeignOutputError, parse_nvidia_smi
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["FLAG", "LARGEST_BYTES", "read_device_file"]
+__all__ = ["FLAG", "LARGEST_BYTES", "read_device_file", "text_of"]
 
 FLAG: Final = "--nvidia-smi"
 LARGEST_BYTES: Final = 16 * 2**20
@@ -31,13 +31,13 @@ def read_device_file(path: Path) -> tuple[DeviceSnapshot, tuple[Evidence, ...]]:
     except OSError as error:
         raise InvalidInputError(FLAG, path, f"can't be read ({error.strerror}): check the path") from error
     try:
-        snapshot = parse_nvidia_smi(_text(content))
+        snapshot = parse_nvidia_smi(text_of(content))
     except ForeignOutputError as error:
         raise InvalidInputError(FLAG, path, str(error)) from error
     return snapshot, tuple(Evidence(Source.DEVICE, line[:LONGEST]) for line in snapshot.lines)
 
 
-def _text(content: bytes) -> str:
+def text_of(content: bytes) -> str:
     """UTF-8, or the UTF-16 that PowerShell's ``>`` writes; what can't be decoded is replaced."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if wide else "utf-8", errors="replace")

@@ -159,6 +159,19 @@ def test_a_prompt_token_takes_two_operations_for_each_weight_but_those_of_the_ta
     assert by_url.prefill.at_most == pytest.approx(242e12 / (2 * (8_030_261_312 - 2 * 128256 * 4096)))
 
 
+@pytest.mark.parametrize(
+    ("device", "quantization", "operations"),
+    [
+        ("NVIDIA GeForce RTX 5090", "MXFP4_MOE", 1676e12),
+        ("NVIDIA GeForce RTX 5090", "Q4_K_M", 838e12),
+        ("NVIDIA GeForce RTX 4090", "MXFP4_MOE", 661e12),
+    ],
+)
+def test_gpus_that_multiply_4_bit_floats_do_so_twice_as_fast(device: str, quantization: str, operations: float):
+    found = known(replace(SYMPTOMS, model=replace(llama_8b(), quantization=quantization), gpu=GPUFacts(device)))
+    assert found.prefill.at_most == pytest.approx(operations / (2 * 6.803e9))
+
+
 # Speculation
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["known_accelerator"]
+__all__ = ["TIMES_AT_FP4", "is_faster_at_fp4", "known_accelerator"]
 
 _GB: Final = 1e9
 _TERA: Final = 1e12
@@ -86,6 +86,15 @@ _ANOTHER: Final = re.compile(
     r"|\d+[QABC])\b|\b\dG \d+GB\b"
 )
 """Words that make of a name another device, or a part of one."""
+
+TIMES_AT_FP4: Final = 2.0
+"""As many operations/s of 4-bit floating point as of 8 bits, on GPUs that have these."""
+_BLACKWELL: Final = re.compile(r"\b(?:RTX 50\d0|BLACKWELL|G?B200|G?B300|GB10|THOR)\b")
+
+
+def is_faster_at_fp4(name: str) -> bool:
+    """Whether the device of that name multiplies MXFP4 and NVFP4 as they are: NVIDIA's of the Blackwell generation."""
+    return _BLACKWELL.search(re.sub(r"[^A-Z0-9]+", " ", name.upper())) is not None
 
 
 def known_accelerator(name: str) -> tuple[float, float | None] | None:

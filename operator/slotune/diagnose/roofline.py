@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose.accelerators import TIMES_AT_FP4, is_faster_at_fp4
 from slotune.diagnose.devices import Devices, accelerator_of, devices_of
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.roofline_doubts import Doubts, doubts_of
@@ -160,6 +161,8 @@ def roofline_of(symptoms: Symptoms) -> Roofline | str:
         step = weights.taking_part + (kv or 0) + weights.draft_bytes * guesses.drafts_per_step
         decode = bandwidth * devices.at_once * guesses.tokens_per_step / step
     operations = None if devices.gpu is None else devices.gpu.flops_per_s
+    if operations and symptoms.model is not None and "FP4" in symptoms.model.quantization and _has_fp4(devices):
+        operations *= TIMES_AT_FP4
     prefill = None
     if operations and weights.parameters:
         prefill = operations * devices.in_turn / (2 * weights.parameters)
@@ -186,6 +189,10 @@ def roofline_of(symptoms: Symptoms) -> Roofline | str:
         doubts=doubts,
         evidence=(*weights.evidence, *(one for one in (guesses.evidence, devices.named_by) if one is not None)),
     )
+
+
+def _has_fp4(devices: Devices) -> bool:
+    return devices.gpu is not None and is_faster_at_fp4(devices.gpu.name)
 
 
 def _share(at_most: float | None, seen: Speed | None) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose.accelerators import is_faster_at_fp4
 from slotune.diagnose.devices import Devices
 from slotune.diagnose.speculating import Speculating
 from slotune.diagnose.step_reads import Weights, kv_type_is_known
@@ -89,7 +90,7 @@ def doubts_of(
     elif weights.parameters is None:
         prefill_needs = PARAMETERS
     elif prefill_share is not None and prefill_share > 1:
-        why = _prompt_reasons(weights, devices)
+        why = _prompt_reasons(symptoms, weights, devices)
         prefill_needs = f"why more is seen than there can be: {why}"
         sentences.append(f"more prompt tokens/s were seen than the device can read: {why}")
     elif weights.is_dense is None:
@@ -134,12 +135,14 @@ def _accused(devices: Devices, *, declared: bool) -> str:
     return f"{name} is faster than {taken}, or another one"
 
 
-def _prompt_reasons(weights: Weights, devices: Devices) -> str:
+def _prompt_reasons(symptoms: Symptoms, weights: Weights, devices: Devices) -> str:
     found = []
     if weights.is_dense is None:
         found.append("it is a mixture of experts (--model FILE.gguf says so)")
     if devices.count is None:
         found.append("several GPUs share the prompt (a log with -lv 4 shows how many there are)")
+    if symptoms.model is None and devices.gpu is not None and is_faster_at_fp4(devices.gpu.name):
+        found.append("its weights are MXFP4 or NVFP4, which this GPU is faster at (--model FILE.gguf tells)")
     if weights.rough:
         found.append("tables that prompts do not multiply with are counted (--model FILE.gguf tells)")
     return _either(found) or _accused(devices, declared=False)

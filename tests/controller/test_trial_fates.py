@@ -15,6 +15,7 @@ from slotune.controller.kinds import DEPLOYMENT, JOB, LLAMA_DEPLOYMENT, LLAMA_TR
 from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.search.trial import Trial
+from tests.controller import fake_node
 from tests.controller.manifests import GPU_CLASS, NAMESPACE, owned, target, targeting
 from tests.controller.simulation import Simulation, assert_good_statuses, world
 
@@ -392,3 +393,21 @@ async def test_a_trial_of_another_version_holds_no_name_and_the_answer_is_the_sa
     assert is_gone()
     await simulation.until_decided()
     assert simulation.status()["recommendation"]["candidateHash"] == answer["candidateHash"]
+
+
+async def test_what_a_servers_log_and_limits_say_is_found_of_its_trial(monkeypatch):
+    refused = (
+        "srv  send_error: task id = {}, error: request (9000 tokens) exceeds the available context size (1024 tokens), "
+        "try increasing it\n"
+    )
+    usual = fake_node.server_log
+    monkeypatch.setattr(fake_node, "server_log", lambda asked: usual(asked) + "".join(map(refused.format, range(9))))
+    simulation = simulated()
+    simulation.apply(owned())
+    await simulation.until_decided()
+    found = [one for status in statuses(simulation) for one in status.findings if one.id == "SLT031"]
+    assert found
+    assert found[0].message.startswith("9 requests were refused")
+    assert found[0].evidence.startswith("log:")
+    assert found[0].knobs[0] == "contextSizePerSlot"
+    assert_good_statuses(simulation)

@@ -50,7 +50,7 @@ def of_bare(name: str) -> LogStory:
 
 def told(story: LogStory) -> LogStory:
     """``story`` without what a wrapping may change: the name, the size and the time."""
-    return replace(story, source="", size_bytes=0, seconds=None)
+    return replace(story, source="", size_bytes=0, seconds=None, loaded_s=None)
 
 
 def totals(story: LogStory) -> dict[str, object]:
@@ -78,6 +78,12 @@ def level(number: int) -> str:
 
 PREFIXES: dict[str, Wrap] = {
     "nothing": lambda n, line: line,
+    "a quotation": lambda n, line: f"> {line}",
+    "cat -n": lambda n, line: f"{n + 1:6}\t{line}",
+    "grep -n": lambda n, line: f"{n + 1}:{line}",
+    "the borders of a window": lambda n, line: f"│ {line:120} │",
+    "a block of Markdown": lambda n, line: f"    {line}",
+    "minutes of a run": lambda n, line: f"{n // 60:02}:{n % 60:02}.46 {line}",
     "kubectl --timestamps": lambda n, line: f"2026-11-30T{clock(n)}.123456789Z {line}",
     "time in brackets and a level": lambda n, line: f"[2026-11-30 {clock(n)}] {level(n)}: {line}",
     "clock and level": lambda n, line: f"{clock(n)}.123 {level(n)} {line}",
@@ -212,10 +218,10 @@ def test_the_children_of_a_router_are_told_apart_within_any_wrapping(prefix: str
 
 def test_children_and_the_router_have_the_name_of_their_pod() -> None:
     wrapped = log(router(SERVED, (8081, 8082)), PREFIXES["kubectl --timestamps"], PREFIXES["kubectl --prefix"])
-    assert [story.source for story in read(wrapped)] == ["llama-0", "llama-0:8081", "llama-0:8082"]
+    assert [story.source for story in read(wrapped)] == ["llama-0", "llama-0:8081 (a)", "llama-0:8082"]
     assert [story.source for story in read(log(router(SERVED, (8081, 8082))))] == [
         "server.log",
-        "port 8081",
+        "port 8081 (a)",
         "port 8082",
     ]
 

@@ -204,7 +204,7 @@ _RULES = (
         "uBatchSize, and update the driver",
     ),
     _rule(
-        r"(GGML_ASSERT\([^\n]*|GGML_ABORT[^\n]*|(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [^\n]*)",
+        r"(GGML_ASSERT[(:][^\n]*|GGML_ABORT[^\n]*|(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [^\n]*)",
         FailureClass.CRASHED,
         None,
         "llama-server stopped itself: {0}",
@@ -218,6 +218,13 @@ _RULES = (
     ),
     _rule(
         r"(\S+\.(?:cu|cuh|cpp|c|h|hpp|m|mm):\d+: (?:fatal error|\w+ error))\b",
+        FailureClass.CRASHED,
+        None,
+        "llama-server stopped itself: {0}",
+    ),
+    _rule(
+        r"^(\S+\.(?:cu|cuh|cpp|cc|c|h|hpp|m|mm|metal):\d+: [^\n]+)\n(?:[^\n]*\n){0,20}?"
+        r"(?:No stack\.|ptrace: |The program is not being run|\[New LWP|\[Inferior 1|(?:\S+: )?Aborted\b)",
         FailureClass.CRASHED,
         None,
         "llama-server stopped itself: {0}",

@@ -34,12 +34,17 @@ _PROGRAMS: Final = (
             rb"|== Running in interactive mode|llama_perf_sampler_print"
         ),
     ),
+    ("output of llama-perplexity", rb"^(?:[\d.]+ I )?(?:perplexity|kl_divergence): |Final estimate: PPL"),
     (
         "the log of llama-cpp-python, which prints other lines than llama-server",
-        rb"llama_cpp\.server|llama_perf_context_print|llama_print_timings",
+        rb"llama_cpp[./]|\bLlama\.generate: |\bllama_cpp_python\b",
     ),
     ("the log of whisper.cpp", rb"\bwhisper_(?:init|model_load|print_timings|full)"),
     ("output of llama-bench", rb"^\| model +\| +size \| +params \|"),
+    (
+        "output of a program of llama.cpp's other than llama-server, or of one that llama.cpp is in",
+        rb"llama_perf_context_print|llama_print_timings|\bcommon_perf_print: ",
+    ),
     ("the log of slotune", rb"\bslotune\.\w+|\"slotune\":"),
     ("the log of a web server", rb"\"(?:GET|POST|HEAD) \S+ HTTP/\d"),
     ("a Kubernetes manifest", rb"^apiVersion: \S+|^kind: \w+"),

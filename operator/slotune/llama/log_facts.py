@@ -11,7 +11,10 @@ from slotune.llama.log_devices import DEVICE_LINE, NAMED_LINE
 __all__ = ["fact_lines"]
 
 _FACT_LINES: Final = (
-    (("build",), rb"build_info: |\bbuild:? \d+ \(|slotune engine: |\bbuild info \| "),
+    (("build",), rb"slotune engine: xllamacpp "),
+    (("build",), rb"\bbuild_info: \S"),
+    (("build",), rb"\bbuild:? \d+ \(\w+\)"),
+    (("build",), rb"\bbuild info \| "),
     (("slots", "context_per_slot", "kv_unified"), rb"initializing, n_slots = "),
     (("slots",), rb"initializing slots(?:, n_slots = | \| )"),
     (("context_total",), rb"\bn_ctx {2,}= "),
@@ -26,8 +29,8 @@ _FACT_LINES: Final = (
     (("flash_attention",), rb"\bflash_attn {2,}= |_with_model: flash_attn = "),
     (("layers_offloaded", "layers"), rb"offloaded \d+/\d+ layers to GPU"),
     (("model_buffers",), rb"model buffer size = |llm_load_tensors: +\S+ buffer size = "),
+    (("kv_buffers",), rb"(?:CPU\w*|BLAS|AMX|\w+_Host) (?:KV|RS|state) buffer size = "),
     (("kv_buffers",), rb"(?:KV|RS|state) buffer size = "),
-    (("host_kv_bytes",), rb"(?:CPU\w*|BLAS|AMX|\w+_Host) (?:KV|RS|state) buffer size = "),
     (("kept_on_host",), rb"\bblk\.\d+\.\S+ .*buffer type overrid+en to CPU"),
     (("compute_buffers",), rb"compute buffer size = "),
     (("cache_ram_mib",), rb"prompt cache is (?:en|dis)abled"),

@@ -49,6 +49,8 @@ def without_colours(text: bytes) -> bytes:
         text = text.lstrip(b"\xff\xfe\xef\xbb\xbf")
     if b"\x1b" in text:
         text = _COLOUR.sub(b"", text)
+    if b"\xc2\xa0" in text:  # a blank that was copied from a web page or a chat
+        text = text.replace(b"\xc2\xa0", b" ")
     if b"\r" in text:
         text = text.replace(b"\r", b"")
     return text.replace(b"\0", b"") if b"\0" in text else text

@@ -14,10 +14,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LAST_BUILD", "OldLine", "as_old_line", "is_old_work", "old_line", "slot_of"]
+__all__ = ["IK_LLAMA", "LAST_BUILD", "LAST_OLD_S", "OldLine", "as_old_line", "is_old_work", "old_line", "slot_of"]
 
 LAST_BUILD: Final = 3750
 """About the last build that wrote such lines."""
+LAST_OLD_S: Final = 1_735_689_600
+"""Seconds of 2025-01-01: months after the last such build, so that only a fork writes such lines since."""
+IK_LLAMA: Final = "ik_llama.cpp"
+"""That fork."""
 
 _LINE = re.compile(
     rb" *(INFO|WARN|WARNING|ERR|ERROR|VERB|VERBOSE|DEBUG) +\[ *([\w~()]+) *\] +(.*?) \|( .*)\Z", re.DOTALL

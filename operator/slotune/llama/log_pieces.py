@@ -113,6 +113,11 @@ class Clock:
             self._is_back = True
 
     @property
+    def latest(self) -> float | None:
+        """What the server's own clock said last, in seconds since 1970 or since its start."""
+        return None if self._inner is None else self._inner[1]
+
+    @property
     def seconds(self) -> float | None:
         """From the first to the last; None without times."""
         span = self._outer or self._inner

@@ -16,7 +16,7 @@ from typing import Final
 
 from slotune.llama.log_topics import classify
 
-__all__ = ["PORT", "Prefixes", "in_seconds", "seconds_of"]
+__all__ = ["PORT", "Prefixes", "begins", "in_seconds", "is_stamped", "seconds_of"]
 
 PORT = re.compile(rb"\[ {0,3}(\d{2,5})\] ?")
 """llama-server as a router passes its children's lines on, each with the child's port in front."""
@@ -30,6 +30,7 @@ _TIMES: Final = (
     rb"\d{1,2}[-/.](?:\d\d|[A-Z][a-z]{2})[-/.]\d{4}[T :]+" + _CLOCK + rb"(?: [+-]\d{4})?",
     rb"\d\d[-/]\d\d[T ]" + _CLOCK,
     rb"[IWEF]\d{4} " + _CLOCK,
+    rb"\d{1,3}:\d\d\.\d{1,3}(?= )",
     _CLOCK + rb"(?: ?[AP]M)?(?![\w:])",
     rb"\d{1,10}\.\d{6}(?=\])",
     rb"(?:\d{10}(?:\.\d{1,9})?|\d{13})(?=[\],\t ])",
@@ -38,21 +39,29 @@ _TIMES: Final = (
 _LEVEL: Final = (
     rb"(?i:INFO(?:RMATION)?|NOTICE|WARN(?:ING)?|ERR(?:OR)?|DEBUG|TRACE|FATAL|CRIT(?:ICAL)?|INF|WRN|DBG|TRC)(?![\w.-])"
 )
+_BYTE: Final = rb"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_NAME: Final = rb"(?:(?=[\d./@+-]*[A-Za-z_])[A-Za-z0-9_/][\w./@+-]*|" + _BYTE + rb"(?:\." + _BYTE + rb"){3}(?![\d.:]))"
+"""Something with a letter, or an address: of figures alone are the numbers of lines, and times of all kinds."""
+_BORDER: Final = "(?:\u2502|\u2503|\u2551)".encode()
+"""At both sides of a window of a terminal."""
 _KINDS: Final = {
     "time": b"|".join(_TIMES),
     "level": _LEVEL,
     "stream": rb"std(?:out|err)(?: [FP])?(?=[ \t\]:|])",
     "place": rb"[\w./-]+\.(?:py|go|cc|cpp|c|rs|js|ts|java):\d+(?![\w.])",
-    "number": rb"#?\d{1,7}(?=[ \t\])|,])",
+    "number": rb"#?\d{1,7}(?=[ \t\])|,]|:(?!\d\d?:))",
     "labels": rb'\{\w+="[^{}]*"\}',
     "process": rb"[A-Za-z0-9_/][\w./@+-]*\[\d+\]",
-    "name": rb"[A-Za-z0-9_/][\w./@+-]*(?=[ \t\]):|,>\[])",
+    "name": _NAME + rb"(?=[ \t\]):|,>\[])",
+    "figures": rb"\d[\d./:+-]*(?=[ \t\])|,>\[])",
+    "bar": b"(?:" + _BORDER + rb"|[>|])(?=[ \t]|\Z)",
 }
 _GROUPS: Final = {
     "time": rb"(" + _KINDS["time"] + rb")",
     "process": rb"([A-Za-z0-9_/][\w./@+-]*)\[\d+\]",
-    "name": rb"([A-Za-z0-9_/][\w./@+-]*)",
+    "name": b"(" + _NAME + b")",
     "labels": rb"(" + _KINDS["labels"] + rb")",
+    "indent": rb"([ \t]{2,})",
 }
 """What of a piece is wanted; of others nothing is."""
 _PIECE = re.compile(
@@ -71,7 +80,11 @@ _STAMPED = re.compile(rb"\d+\.\d\d\.\d{3}\.\d{3} [IWEDT] ")
 _DATED = re.compile(rb"\[\d{4}-")
 _LABEL = re.compile(rb'\b(?:pod|pod_name|container|container_name)="([^"]*)"')
 _BLANKS = re.compile(rb"[ \t]+")
+_INDENT = re.compile(rb"[ \t]{2,}(?=\S)")
+_BORDER_BEHIND = re.compile(rb"[ \t]*" + _BORDER + rb"[ \t]*\Z")
 
+_UNMARKED: Final = frozenset({"name", "number", "figures", "indent"})
+"""Pieces that a line of llama-server's could have in front by chance."""
 _PIECES: Final = 9
 _LOOKED_INTO: Final = 400
 """Bytes of a line in which a prefix ends."""
@@ -137,6 +150,8 @@ class _Form:
     names: tuple[int, ...]
     """Numbers of the groups, a process before its host; empty: the names do not tell servers apart."""
     quoted: bool
+    bar: bool
+    """Whether it begins with a bar, so that one may end the line."""
 
 
 class Prefixes:
@@ -169,6 +184,8 @@ class Prefixes:
             found = _taken_apart(line[:_LOOKED_INTO])
             if found is not None:
                 pieces, blanks = found
+                if not pieces and line[:1] in (b" ", b"\t"):
+                    continue  # as it is printed, or indented like the others: it does not tell
                 self._votes[pieces] += 1
                 self._blanks.setdefault(pieces, set()).add(blanks)
                 total += 1
@@ -201,6 +218,8 @@ class Prefixes:
                 names[index] = names[index] or self._last
                 continue
             text = line[match.end() :]
+            if form.bar:
+                text = _BORDER_BEHIND.sub(b"", text)
             lines[index] = _unquoted(text) if form.quoted else text
             if form.time:
                 times[index] = match[form.time]
@@ -221,6 +240,16 @@ def _named(text: bytes) -> bytes:
     return b"/".join(_LABEL.findall(text)) if text[:1] == b"{" else text
 
 
+def begins(line: bytes) -> bool:
+    """Whether ``line`` is one of llama-server's, with or without a prefix, rather than what goes on from one."""
+    return _taken_apart(line[:_LOOKED_INTO]) is not None
+
+
+def is_stamped(line: bytes) -> bool:
+    """Whether ``line`` has what llama-server puts in front of its lines today."""
+    return _STAMPED.search(line[:_LOOKED_INTO]) is not None
+
+
 def _taken_apart(line: bytes, *, inside: bool = False) -> tuple[tuple[_Piece, ...], int] | None:
     """The pieces in front of a line of llama-server's, and the blanks behind them; None: it is not such a line."""
     pieces: list[_Piece] = []
@@ -228,6 +257,8 @@ def _taken_apart(line: bytes, *, inside: bool = False) -> tuple[tuple[_Piece, ..
     for _ in range(_PIECES):
         if _is_own(line[place:], inside=inside or place > 0):
             return tuple(pieces), blanks
+        if not pieces and (indent := _INDENT.match(line)) and _is_own(line[indent.end() :], inside=True):
+            return (_Piece(b"", "indent", b"", b""),), 0
         match = _PIECE.match(line, place)
         if match is None or (b'"' in match["before"] and b'"' not in match["after"]):
             quote = _QUOTE.match(line, place)
@@ -255,7 +286,7 @@ def _is_own(text: bytes, *, inside: bool) -> bool:
 
 def _is_marked(pieces: Sequence[_Piece]) -> bool:
     """Whether no line of llama-server's could have this in front by chance: it is more than words."""
-    return any(piece.kind not in ("name", "number") or piece.before or piece.after for piece in pieces)
+    return any(piece.kind not in _UNMARKED or piece.before or piece.after for piece in pieces)
 
 
 def _form(pieces: Sequence[_Piece], blanks: set[int], *, named: bool) -> _Form:
@@ -264,19 +295,20 @@ def _form(pieces: Sequence[_Piece], blanks: set[int], *, named: bool) -> _Form:
     names: list[tuple[bool, int]] = []
     groups = 0
     for index, piece in enumerate(pieces):
-        kind = _GROUPS.get(piece.kind, b"(?:" + _KINDS.get(piece.kind, b"") + b")")
+        kind = _GROUPS.get(piece.kind) or b"(?:" + _KINDS.get(piece.kind, b"") + b")"
         if piece.kind in _GROUPS:
             groups += 1
             if piece.kind == "time":
                 times.append(groups)
-            else:
+            elif piece.kind != "indent":
                 names.append((piece.kind != "process", groups))
         separator = _any_blanks(piece.separator)
         if index == len(pieces) - 1 and piece.separator[-1:] in (b" ", b"\t"):
             separator = _any_blanks(piece.separator[:-1]) + _last_blanks(blanks)
         pattern += _any_blanks(piece.before) + kind + _any_blanks(piece.after) + separator
     order = tuple(group for _, group in sorted(names)) if named else ()
-    return _Form(re.compile(pattern), times[0] if times else 0, order, pieces[-1].kind == "quote")
+    found = re.compile(pattern)
+    return _Form(found, times[0] if times else 0, order, pieces[-1].kind == "quote", pieces[0].kind == "bar")
 
 
 def _any_blanks(text: bytes) -> bytes:

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
 from slotune.llama.log_old_builds import slot_of
-from slotune.llama.log_story import Line, RequestTimings
+from slotune.llama.log_story import Line, RequestTimings, Running
 from slotune.llama.log_topics import Hot, quote
 from slotune.llama.quantiles import Quantiles
 
@@ -42,18 +43,22 @@ _RELEASED = re.compile(rb" n_past=(\d{1,15}) .*truncated=(true|false)")
 _TASK = re.compile(rb"task (-?\d+) \|")
 _DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
 _TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
+_READING = re.compile(rb"n_tokens = +(\d{1,15}), .* / +(\d{1,15}\.\d\d) tokens per")
+_WRITING = re.compile(rb"n_(?:decoded|gen) = +(\d{1,15}), tg = +(\d{1,15}\.\d\d)")
+_UNKEPT = re.compile(rb" n_past=([1-9]\d{0,14}) .*\bn_cache_tokens=(\d{1,15})\b")
 
 
 _PARTS: Final = {f"{part / 1000:.3f}".encode(): max(0.0, part / 1000 - 0.0005) for part in range(1001)}
 """Part of a prompt as it is printed, rounded, to what it is at least."""
 
-_WORK, _PROMPT, _GENERATION, _STOP_LINE, _PICK, _OLD = (
+_WORK, _PROMPT, _GENERATION, _STOP_LINE, _PICK, _OLD, _RUNNING = (
     Hot.WORK,
     Hot.PROMPT,
     Hot.GENERATION,
     Hot.STOP,
     Hot.PICK,
     Hot.OLD,
+    Hot.RUNNING,
 )
 
 
@@ -67,6 +72,7 @@ class RequestTotals:
         self._cached: int | None = None
         self._drafted = self._accepted = 0
         self._long_tokens, self._long_ms = 0, 0.0
+        self._first: tuple[int, float] | None = None
         self._pick: bytes | None = None
         """The line that says which part of the next request's prompt its slot holds."""
         self._picks: dict[bytes, bytes | None] = {}
@@ -96,6 +102,12 @@ class RequestTotals:
         self._computed_by_slot: dict[bytes, int] = {}
         self._taken_twice: dict[bytes, int] = {}
         self._begun = 0
+        self._reading = self._writing = 0.0
+        self._running_tokens = 0
+        self._running: Line | None = None
+        self._released = self._unkept = 0
+        self._unkept_line: Line | None = None
+        self.forgotten = ForgottenTotals()
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
         self.truncated: list[tuple[int, bytes]] = []
@@ -121,6 +133,10 @@ class RequestTotals:
                 self._begin(slot)
             elif hot is _OLD:
                 self._take_old(number, line)
+            elif hot is _RUNNING:
+                self._take_running(number, line)
+            elif hot in FORGETTING:
+                self.forgotten.take(number, line, hot)
             else:
                 self._take_other(line, hot)
         self._pick = pick
@@ -157,10 +173,30 @@ class RequestTotals:
         else:
             self._busy.discard(slot)
             computed, match = self._computed_by_slot.pop(slot, None), _RELEASED.search(line)
+            if kept := _UNKEPT.search(line):
+                self._released += 1
+                if not int(kept[2]):
+                    self._unkept += 1
+                    self._unkept_line = Line(number, quote(line))
             if match is not None and match[2] == b"true":
                 self.truncated.append((number, line))
             elif match is not None and computed is not None:
                 self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
+
+    def _take_running(self, number: int, line: bytes) -> None:
+        if match := _READING.search(line):
+            self._reading = float(match[2])
+        elif match := _WRITING.search(line):
+            self._writing = float(match[2])
+        else:
+            return
+        self._running_tokens, self._running = int(match[1]), Line(number, quote(line))
+
+    def running(self) -> Running | None:
+        """How fast the last request was that is not known to have finished; None: no line says so."""
+        if self._running is None:
+            return None
+        return Running(self._reading or None, self._writing or None, self._running_tokens, self._running)
 
     def _take_other(self, line: bytes, hot: Hot) -> None:
         if hot is Hot.DRAFT and (match := _DRAFT.search(line)):
@@ -209,6 +245,8 @@ class RequestTotals:
         self._predicted_tokens += tokens
         if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
             self._prefill.add(1e3 * prompt_tokens / prompt_ms)
+            if self._first is None:
+                self._first = prompt_tokens, prompt_ms
             self._long_tokens += prompt_tokens
             self._long_ms += prompt_ms
         if tokens > 1 and ms > 0:
@@ -262,7 +300,11 @@ class RequestTotals:
             accepted_tokens=self._accepted,
             long_prompt_tokens=self._long_tokens,
             long_prompt_ms=round(self._long_ms, 2),
+            first_prompt=self._first,
             held_tokens=self._held,
+            released=self._released,
+            unkept=self._unkept,
+            unkept_line=self._unkept_line,
         )
 
 

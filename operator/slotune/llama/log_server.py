@@ -16,15 +16,16 @@ from types import MappingProxyType
 from typing import Final
 
 from slotune.llama.build_number import build_of_text
-from slotune.llama.failures import Failure, classify_failure
+from slotune.llama.failures import Failure
+from slotune.llama.log_ending import ending_of
 from slotune.llama.log_facts import fact_lines
 from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.log_mixing import MIXED, MOST_TURNS, Mixing
-from slotune.llama.log_old_builds import LAST_BUILD
+from slotune.llama.log_old_builds import IK_LLAMA, LAST_BUILD, LAST_OLD_S
 from slotune.llama.log_pieces import Clock, Excerpt, Piece
 from slotune.llama.log_requests import RequestTotals
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
-from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, classify, quote, quote_debug, says
+from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, quote, quote_debug
 
 __all__ = ["ServerLog"]
 
@@ -41,19 +42,11 @@ _OLD: Final = (
     f"its lines are written as builds until September 2024 did (about b{LAST_BUILD}): what those do not say is left "
     "open, and what to try is said in the flags of today's builds"
 )
-
-_NO_FAILURE: Final = classify_failure(None, "")
-_FAILURE_WORDS = re.compile(
-    rb"fail|error|abort|assert|unable to|out of memory|insufficient memory|bad_alloc|not within the file"
-    rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due"
-    rb"|terminate called|what\(\): |segmentation fault|device lost",
-    re.IGNORECASE,
+_IK: Final = (
+    f"it is {IK_LLAMA}'s, a fork that still writes as llama.cpp did until September 2024, and counts its builds on its "
+    "own: what it does not say is left open, and what to try is said in the flags of today's llama.cpp, so compare "
+    "them with its --help"
 )
-_LAST_WORDS = re.compile(
-    rb"terminate called|\s*what\(\): |std::bad_alloc|\S+:\d+: |slotune engine: "
-    rb"|(?:\S+: (?:line )?\d+: +\d+ )?Segmentation fault(?: +\(core dumped\)|\s*\Z)"
-)
-"""How lines begin that are not llama.cpp's and tell of its end: the C++ library's, an assertion's, a shell's."""
 
 
 class _Since:
@@ -68,6 +61,7 @@ class _Since:
         self.clock = Clock()
         self.headers: set[str] = set()
         self.came_up = False
+        self.loaded_s: float | None = None
         self.old = False
 
     @property
@@ -110,6 +104,8 @@ class ServerLog:
                 cut = index + 1 if kind.mark is Mark.READY else index
                 self._add(piece.part(begin, cut), whole)
                 begin = cut
+                if kind.mark is Mark.READY and not another:
+                    self._since.loaded_s = self._since.clock.seconds
             if another:
                 self._begin()
             self._move(kind)
@@ -138,6 +134,8 @@ class ServerLog:
         elif kind.mark in (Mark.SLOTS, Mark.SLEEP) or (self._up and kind.mark is Mark.LOADING):
             return  # a server that slept loads its model again
         else:
+            if self._stage is None and kind.mark is Mark.LOADING:
+                self._starts += 1  # at low verbosities, and from a router's child, nothing is said before
             self._stage = kind.mark
             self._since.came_up = self._since.came_up or self._up
 
@@ -204,23 +202,7 @@ class ServerLog:
         )
 
     def _failure(self) -> tuple[Failure | None, Line | None]:
-        """How it ended, from what it said after its last sign of life, and the line that says so."""
-        said: list[tuple[int, bytes]] = []
-        for number, line in reversed(self._since.tail.lines()):
-            kind = classify(line)
-            if kind.alive or kind.mark is Mark.READY:
-                break
-            if kind.level != DEBUG and (kind.ours or _LAST_WORDS.match(line)) and says(line, _FAILURE_WORDS):
-                said.append((number, line))
-        said.reverse()
-        up = "model loaded\n" if self._since.came_up else ""
-        failure = classify_failure(None, up + "\n".join(quote(line) for _, line in said))
-        if failure == _NO_FAILURE:
-            return None, None
-        alone = {number: classify_failure(None, up + quote(line)) for number, line in said}
-        telling = [entry for entry in said if alone[entry[0]].failure_class is failure.failure_class]
-        number, line = next((entry for entry in telling if alone[entry[0]] != _NO_FAILURE), said[-1])
-        return failure, Line(number, quote(line))
+        return ending_of(self._since.tail.lines(), came_up=self._since.came_up)
 
     def _facts(self) -> tuple[LogFacts, str, Mapping[str, Line]]:
         lines = self._since.start.lines()
@@ -255,25 +237,32 @@ class ServerLog:
         seen = dict(since.seen)
         if (updates := seen.get(Topic.CACHE_UPDATE)) is not None:
             seen[Topic.CACHE_UPDATE] = replace(updates, total_ms=round(since.totals.took_ms, 2))
+        timings, build = since.totals.timings(), build_of_text(text)
+        is_fork = since.old and (since.clock.latest or 0.0) >= LAST_OLD_S
+        if is_fork:
+            facts, build = replace(facts, build=facts.build and f"{IK_LLAMA} {facts.build}"), None
         return LogStory(
             source=source,
             facts=facts,
             fact_lines=quoted,
             seen=MappingProxyType(seen),
-            requests=since.totals.timings(),
+            requests=timings,
+            running=since.totals.running() if timings is None else None,
+            forgotten=since.totals.forgotten.story(),
             failure=failure,
             failure_line=failure_line,
-            build=build_of_text(text),
+            build=build,
             starts=self._starts,
             verbosity=self._verbosity(text),
             lines=self._lines,
             size_bytes=self.size_bytes,
             seconds=since.clock.seconds,
+            loaded_s=since.loaded_s if self._starts else None,
             earlier_failure=self._earlier[0],
             earlier_failure_line=self._earlier[1],
             server_lines=self._of_server,
             engine_lines=self._of_engine,
-            notes=(_OLD,) if since.old else (),
+            notes=(_IK if is_fork else _OLD,) if since.old else (),
         )
 
     def _verbosity(self, text: str) -> int | None:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from slotune.llama.failures import Failure
 from slotune.llama.log_lines import LogFacts
 
-__all__ = ["LONGEST", "Line", "LogStory", "RequestTimings", "Seen", "Topic"]
+__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "RequestTimings", "Running", "Seen", "Topic"]
 
 LONGEST = 300
 
@@ -41,6 +41,9 @@ class Topic(enum.StrEnum):
     IDLE_SLOT_SAVED = "IdleSlotSaved"
     SLOT_BY_SIMILARITY = "SlotBySimilarity"
     SLOT_BY_LRU = "SlotByLRU"
+    HOST_PROJECTED = "HostProjected"
+    """What -fit expects a server without a GPU to need, beside the memory of the machine."""
+    MEMORY_NOT_LOCKED = "MemoryNotLocked"
     KV_FULL = "KVFull"
     CONTEXT_EXCEEDED = "ContextExceeded"
     TRUNCATED = "Truncated"
@@ -77,6 +80,23 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Of prompts that are read from the start because the model forgot their beginning."""
+
+    prompts: int = 0
+    """Those of which the log says what they have in common with their slot."""
+    tokens: int = 0
+    """What they have in common, added up: read again though it was read before."""
+    most_tokens: int = 0
+    """Of one prompt."""
+    line: Line | None = None
+    """That says so."""
+    erased_tokens: int = 0
+    """Prompt tokens of the longest checkpoint that was thrown away: no prompt lost more than that, and many less."""
+    erased_line: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestTimings:
     """What the server said about the requests that it answered; quantiles are (10 %, 50 %, 90 %)."""
 
@@ -96,6 +116,8 @@ class RequestTimings:
     """Most requests between ``processing task`` and their end at one time."""
     example: Line | None = None
     """The line of the slowest prompt."""
+    first_prompt: tuple[int, float] | None = None
+    """Tokens and milliseconds of the first prompt with 64 computed tokens or more."""
     example_beside: Line | None = None
     """The line of the slowest prompt that was taken up while other requests were at work; None also where timings do
     not name their slot."""
@@ -107,6 +129,25 @@ class RequestTimings:
     held_tokens: int = 0
     """Prompt tokens that were computed although the slot that their request got held them, as far as the log says what
     it held (``selected slot by LCP similarity``)."""
+    released: int = 0
+    """Requests after which the log says what their slot kept; builds of llama.cpp since late 2024 do not say."""
+    unkept: int = 0
+    """Those of them after which it kept nothing of a prompt that it had computed."""
+    unkept_line: Line | None = None
+    """The last line that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How fast a request was while it was at work, as builds of 2026 say every three seconds."""
+
+    prefill_tokens_per_s: float | None
+    decode_tokens_per_s: float | None
+    """Both from the beginning of the prompt or of the answer, as was said last; other slots' work is in them."""
+    tokens: int
+    """Of the prompt, or of the answer, so far."""
+    line: Line
+    """What was said last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +163,9 @@ class LogStory:
     seen: Mapping[Topic, Seen] = field(default_factory=lambda: MappingProxyType({}))
     """Since the last start."""
     requests: RequestTimings | None = None
+    running: Running | None = None
+    """What is known of the speed where no request finished; None where one did, and nothing is said."""
+    forgotten: Forgotten | None = None
     failure: Failure | None = None
     """How it ended, when it did not end well."""
     failure_line: Line | None = None
@@ -135,6 +179,8 @@ class LogStory:
     size_bytes: int = 0
     seconds: float | None = None
     """From the first to the last time stamp since the last start; None without time stamps."""
+    loaded_s: float | None = None
+    """From the first line of the last start to its model being loaded, warm-up and all; None without time stamps."""
     earlier_failure: Failure | None = None
     """How the process before the last start ended, when the log holds it and it did not end well."""
     earlier_failure_line: Line | None = None

@@ -8,9 +8,13 @@ depend on how the stream was cut into chunks.
 
 from __future__ import annotations
 
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, IncrementalDecoder, getincrementaldecoder
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
+from slotune.llama.log_folding import Folding
 from slotune.llama.log_pieces import Piece
 from slotune.llama.log_server import ServerLog
 from slotune.llama.log_story import LogStory
@@ -18,6 +22,13 @@ from slotune.llama.log_topics import Shapes, shape_of
 from slotune.llama.log_wrapping import Wrapping, without_colours
 
 __all__ = ["LogReader"]
+
+_UTF_16: Final = (BOM_UTF16_LE, BOM_UTF16_BE)
+_SPAWNS: Final = b"spawning server instance with name="
+_SPAWNED = re.compile(_SPAWNS + rb"([^\s\"\\]{1,200}) on port (\d{2,5})")
+"""What a router says of each of its children."""
+_CHILD = re.compile(r"(?:^port |:)(\d{2,5})(?=/|$)")
+"""How the name of one has its port."""
 
 BLOCK: Final = 1 << 20
 """Bytes that are looked at together."""
@@ -39,8 +50,13 @@ class LogReader:
     def __init__(self, source: str = "", *, block: int = BLOCK) -> None:
         self._source, self._block = source, block
         self._buffer = bytearray()
+        self._decoder: IncrementalDecoder | None = None
         self._number = 1
         self._wrapping, self._shapes = Wrapping(), Shapes()
+        self._folding: Folding | None = None
+        """None until the first lines are looked at."""
+        self._models: dict[str, str] = {}
+        """Ports of a router's children, and the model that each has."""
         self._servers: dict[str, ServerLog] = {}
         self.size_bytes = 0
         """Bytes that came."""
@@ -49,7 +65,11 @@ class LogReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, however many."""
+        if not self.size_bytes and chunk[:2] in _UTF_16:
+            self._decoder = getincrementaldecoder("utf-16")(errors="replace")
         self.size_bytes += len(chunk)
+        if self._decoder is not None:
+            chunk = self._decoder.decode(chunk).encode(errors="replace")
         if len(self.sample) < SAMPLE:
             self.sample += chunk[: SAMPLE - len(self.sample)]
         buffer = self._buffer
@@ -71,11 +91,16 @@ class LogReader:
             whole = self._buffer.rfind(b"\n") + 1
             if whole:
                 self._take(bytes(self._buffer[:whole]))
-            if rest := bytes(self._buffer[whole:]):
+            if (rest := bytes(self._buffer[whole:])).strip(b"\0"):  # half of a line end in UTF-16 is no line
                 self._take(rest, whole=False)
             self._buffer.clear()
+        if self._folding is not None and self._folding.any:
+            self._unwrap(*self._folding.rest())
         names = _short_names(list(self._servers))
-        stories = ((server, server.story(names[name] or self._source)) for name, server in self._servers.items())
+        stories = (
+            (server, server.story(self._with_model(names[name]) or self._source))
+            for name, server in self._servers.items()
+        )
         return tuple(story for server, story in stories if server.ours)
 
     def _take(self, block: bytes, *, whole: bool = True) -> None:
@@ -84,13 +109,31 @@ class LogReader:
         lines, shapes = text.split(b"\n"), shape_of(text).split(b"\n")
         if whole:
             del lines[-1], shapes[-1]
-        first, self._number = self._number, self._number + len(lines)
+        numbers: Sequence[int] = range(self._number, self._number + len(lines))
+        self._number += len(lines)
+        if _SPAWNS in text:
+            for model, port in islice(_SPAWNED.findall(text), SERVERS):
+                self._models[port.decode()] = model.decode(errors="replace")
+        if self._folding is None:
+            self._folding = Folding(without_colours(self.sample))
+        if self._folding.any:
+            lines, numbers = self._folding.join(lines, numbers)
+            shapes = shape_of(b"\n".join(lines)).split(b"\n") if lines else []
         if not self._wrapping.has_any(lines, set(shapes)):
-            self._give("", Piece(lines, shapes, range(first, first + len(lines)), None), len(block), whole)
-            return
-        for name, part in self._wrapping.unwrap(lines, first).items():
+            self._give("", Piece(lines, shapes, numbers, None), len(block), whole)
+        else:
+            self._unwrap(lines, numbers, whole)
+
+    def _unwrap(self, lines: Sequence[bytes], numbers: Sequence[int], whole: bool = True) -> None:
+        for name, part in self._wrapping.unwrap(lines, numbers).items():
             inner = shape_of(b"\n".join(part.lines)).split(b"\n")
             self._give(name, Piece(part.lines, inner, part.numbers, part.stamps), part.size_bytes, whole)
+
+    def _with_model(self, name: str) -> str:
+        """The name of a router's child with that of its model."""
+        port = _CHILD.search(name)
+        model = None if port is None else self._models.get(port[1])
+        return name if model is None else f"{name} ({model})"
 
     def _give(self, name: str, piece: Piece, size_bytes: int, whole: bool) -> None:
         server = self._servers.get(name)

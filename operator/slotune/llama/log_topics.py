@@ -72,6 +72,12 @@ class Hot(enum.Enum):
     STOP = enum.auto()
     TOOK = enum.auto()
     PICK = enum.auto()
+    RUNNING = enum.auto()
+    """How far a request is that is at work."""
+    IN_COMMON = enum.auto()
+    FORGOTTEN = enum.auto()
+    ERASED = enum.auto()
+    """What a prompt shares with its slot, that it is read again all the same, a checkpoint that is thrown away."""
     OLD = enum.auto()
     """As builds until September 2024 wrote it."""
 
@@ -108,8 +114,10 @@ _OURS = re.compile(
     rb"(?:slot|srv|que|res|spec|cmn|mtmd|clip) +[\w~():]+ ?: "  # the server's own: a module and a function
     rb"|(?:~?[A-Za-z]\w*_\w+|main|load|print_info|~Server|init|Device \d+|decode|build|system[ _]info)(?:\(\))?: "
     rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument|Insufficient Memory \()"
+    rb"|warning: (?=failed to (?:mlock|VirtualLock) )"
     rb"|error while handling (?:argument|environment variable) "
-    rb"|using config file: |slotune engine: |\S*: ?GGML_ASSERT\(|GGML_ABORT|terminate called after throwing"
+    rb"|using config file: |slotune engine: |(?:\S*: ?)?GGML_ASSERT[(:]|GGML_ABORT"
+    rb"| *current device: -?\d+, in function |terminate called after throwing"
     rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
     rb"|build: \d+ \(|llama server listening|HTTP server|slot \d+ (?:is processing \[|released \(|: )"
@@ -121,6 +129,7 @@ _HEADERS = (
     ("engine", re.compile(rb"slotune engine: xllamacpp")),
     ("init", re.compile(rb"srv +init: initializing \.\.\.")),
     ("print_info", re.compile(rb"common_params_print_info: build \d+")),
+    ("verbosity", re.compile(rb"common_params_print_info: verbosity = ")),
     ("build_info", re.compile(rb"build_info: ")),
     ("build", re.compile(rb"build:? \d+ \([0-9a-f]")),
     ("system_info", re.compile(rb"system_info: n_threads")),
@@ -137,7 +146,7 @@ _MARKS = (
     (
         Mark.END,
         re.compile(
-            rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT\(|GGML_ABORT"
+            rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT[(:]|GGML_ABORT"
             rb"|(?:CUDA|ROCm|HIP|MUSA|SYCL) error|terminate called after"
         ),
     ),
@@ -156,10 +165,19 @@ _HOT = (
     (Hot.GENERATION, re.compile(rb"(?<!prompt )\beval time = +[\d.]+ ms / +\d+ (?:tokens|runs)")),
     (Hot.DRAFT, re.compile(rb"draft acceptance(?: rate)? = +[\d.]+ \( *\d+ accepted / +\d+ generated\)")),
     (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
+    (
+        Hot.RUNNING,
+        re.compile(
+            rb"prompt processing, n_tokens = +\d+, .* / +[\d.]+ tokens per|n_(?:decoded|gen) = +\d+, tg = +[\d.]+"
+        ),
+    ),
     (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
+    (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
+    (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),
+    (Hot.ERASED, re.compile(rb"erased invalidated context checkpoint \(.* n_tokens = \d+, ")),
     (Hot.PICK, re.compile(rb"selected slot by LCP similarity, (?:f_)?sim_best = [01]\.\d{3} ")),
 )
-_ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.OLD)
+_ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.RUNNING, Hot.OLD)
 _OLD_SLOT = re.compile(rb"slot \d+ (?:is processing|released)")
 _SUMMARY = re.compile(rb"llama_(?:print_timings|perf_\w+): ")
 """The same numbers as llama-cli and bindings print them, of a whole run."""

@@ -95,9 +95,9 @@ class Wrapping:
     def _look(self, layer: int, lines: Sequence[bytes]) -> None:
         self._prefixes[layer].look(line[match.end() :] if (match := _POD.match(line)) else line for line in lines)
 
-    def unwrap(self, lines: Sequence[bytes], first_number: int) -> dict[str, Unwrapped]:
+    def unwrap(self, lines: Sequence[bytes], numbers: Sequence[int]) -> dict[str, Unwrapped]:
         """Lines by pod, as ``pod/container``; those that no pod is named for are under an empty name."""
-        rows = _Rows(list(lines), [""] * len(lines), list(range(first_number, first_number + len(lines))))
+        rows = _Rows(list(lines), [""] * len(lines), list(numbers))
         rows.written = [None] * len(lines)
         rows.sizes = [len(line) + 1 for line in lines]
         starts = _starts(rows.lines)

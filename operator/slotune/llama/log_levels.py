@@ -29,9 +29,9 @@ _PLAIN = re.compile(
 
 
 def level_of(letter: bytes | None, message: bytes) -> int:
-    """Least ``-lv`` that prints ``message``, which has this letter in front, if it has one."""
+    """Least ``-lv`` that prints ``message``, which has this letter in front, if it has one; 0 where nothing tells."""
     if letter in (b"W", b"E"):
         return LETTERS[letter]
     if _TRACE.search(message):
         return 4
-    return 3 if letter or _PLAIN.search(message) else 1
+    return 3 if letter or _PLAIN.search(message) else 0

@@ -118,11 +118,6 @@ class LogFacts:
         return sum(self.compute_buffers.values())
 
     @property
-    def host_kv_bytes(self) -> int:
-        """The part of the KV cache in host memory."""
-        return sum(size for device, size in self.kv_buffers.items() if _HOST_BUFFER.match(device))
-
-    @property
     def on_gpu(self) -> bool:
         """Whether any weights lie outside host memory."""
         return any(not _HOST_BUFFER.match(device) for device in self.model_buffers)

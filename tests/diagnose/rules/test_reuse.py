@@ -30,6 +30,7 @@ from tests.diagnose.rules.building import (
 
 SIMILAR = Topic.SLOT_BY_SIMILARITY
 OLDEST = Topic.SLOT_BY_LRU
+SHORT = timings(40, prompt_tokens=40 * 20)
 SHARED = timings(40, cached_tokens=24_000)
 """Three quarters from the cache."""
 
@@ -177,7 +178,20 @@ def test_slots_that_remember_or_a_host_cache_behind_them_are_clear() -> None:
 def test_turns_are_undecided_without_picks_or_where_nothing_was_ever_shared() -> None:
     assert is_undecided(RULES, "SLT042", NOTHING)
     assert is_undecided(RULES, "SLT042", of(log=log({SIMILAR: 10, OLDEST: 30}, timings(40))))
-    assert is_undecided(RULES, "SLT042", of(log=log({OLDEST: 40}, timings(40), facts={"cache_ram_mib": 0})))
+    few = of(log=log({OLDEST: 9}, timings(9), facts={"cache_ram_mib": 0}))
+    assert is_undecided(RULES, "SLT042", few)
+    assert is_clear(RULES, "SLT042", of(log=log({OLDEST: 40}, SHORT, facts={"cache_ram_mib": 0})))
+
+
+def test_where_no_prompt_finds_its_beginning_and_no_host_cache_keeps_it_both_causes_are_named() -> None:
+    symptoms = of(log=log({OLDEST: 40}, timings(40), facts={"cache_ram_mib": 0, "slots": 1}))
+    said = found(RULES, "SLT042", symptoms, Severity.INFO)
+    assert "more conversations take turns than 1 slot remembers" in said.sentence
+    assert "something near their beginning changes each time" in said.sentence
+    assert "--cache-ram 8192" in (said.first or "")
+    assert is_clear(RULES, "SLT040", symptoms)
+    kept = of(log=log({OLDEST: 40}, timings(40), facts={"cache_ram_mib": 8192, "slots": 1}))
+    assert "SLT042" not in found(RULES, "SLT040", kept, Severity.INFO).sentence
 
 
 def threshold(text: str) -> Seen:
@@ -252,6 +266,12 @@ def test_saving_prompts_that_takes_a_part_of_every_wait_is_found() -> None:
     assert said.sentence.startswith("saving and loading prompts takes 250 ms a request, 20 %")
     assert said.cost.ttft_s == pytest.approx(0.25)
     found(RULES, "SLT056", of(log=log(updates(10_000.0), SHARED)), Severity.INFO)
+
+
+def test_saving_that_nobody_feels_is_worth_knowing_and_no_alarm() -> None:
+    petty = replace(timings(40), prompt_ms=40 * 171.0)
+    said = found(RULES, "SLT056", of(log=log(updates(40 * 19.0), petty)), Severity.INFO)
+    assert said.sentence.startswith("saving and loading prompts takes 19 ms a request, 10 %")
 
 
 SWAPPED = """build_info: b{build}-1a2b3c4

@@ -8,11 +8,23 @@ from typing import Any
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.finding import Clear, Confidence, Severity
 from slotune.diagnose.rules.sampling import COST_S, RULES
 from slotune.diagnose.symptoms import ServerLook
 from slotune.llama.server_answers import ModelMeta
-from tests.diagnose.rules.building import NOTHING, found, is_undecided, log, metrics, of, pod, server, timings
+from tests.diagnose.rules.building import (
+    NOTHING,
+    ask,
+    found,
+    is_undecided,
+    log,
+    metrics,
+    of,
+    pod,
+    server,
+    slot,
+    timings,
+)
 
 PLAIN: dict[str, object] = {
     "temperature": 0.8,
@@ -117,8 +129,12 @@ def test_defaults_that_were_changed_hold_for_requests_that_say_nothing() -> None
     [{}, {"repeat_penalty": 1.3, "samplers": ("top_k",)}, {"repeat_penalty": 1.3, "repeat_last_n": 0}],
     ids=["llama.cpp's defaults", "a chain without penalties", "over no tokens"],
 )
-def test_plain_sampling_leaves_only_what_slots_do_not_show(params: dict[str, Any]) -> None:
-    assert is_undecided(RULES, "SLT070", of(server=running(**params)))
+def test_plain_sampling_is_clear_and_says_what_slots_do_not_show(params: dict[str, Any]) -> None:
+    look = replace(running(**params), slots=(slot(0, sampling=PLAIN), slot(1, sampling=PLAIN), slot(2, False)))
+    said = ask(RULES, "SLT070", of(server=look))
+    assert isinstance(said, Clear)
+    assert said.sentence.startswith("the request in 2 slots asked for no penalties")
+    assert said.sentence.endswith("whether for a grammar or a schema, /slots does not show")
 
 
 def test_sampling_is_undecided_while_no_request_shows_what_it_asks_for() -> None:

@@ -91,7 +91,7 @@ def spilled_layers(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
         evidence.append(fact(log, "layers_offloaded", offloaded))
     if kept := host_bytes(facts.kv_buffers):
         parts.append(f"{kept / MIB:,.0f} of {facts.kv_bytes / MIB:,.0f} MiB of the KV cache lie in host memory")
-        evidence.append(fact(log, "host_kv_bytes", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
+        evidence.append(fact(log, "kv_buffers", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
     return (" and ".join(parts), tuple(evidence)) if parts else None
 
 
@@ -226,6 +226,10 @@ def fit_spilled(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("-fit is off", (shown(settings["-fit"]),))
     if log is None:
         return Undecided(NEEDS_START)
+    return _fit_by_log(symptoms, log)
+
+
+def _fit_by_log(symptoms: Symptoms, log: LogStory) -> Finding | Clear | Undecided:
     failed, spilled = _failed_to_fit(log), spilled_layers(log)
     if spilled is not None:
         if not _fit_did_it(symptoms, log):
@@ -233,18 +237,24 @@ def fit_spilled(symptoms: Symptoms) -> Finding | Clear | Undecided:
         sentence, evidence = spilled
         return Finding(FIT_SPILLED, f"-fit chose that {sentence}", (*evidence, *failed))
     if failed:
-        idle = next((match[0] for one in failed if (match := _FIT_IDLE.search(one.text))), None)
-        return Finding(
-            FIT_SPILLED,
-            "-fit could not leave its margin of free memory, and the server went on as it was told"
-            if idle is None
-            else f"-fit did nothing: {idle}; whether the model leaves a margin of free memory, nobody looked",
-            failed,
-            Severity.INFO,
-        )
-    if log.facts.on_gpu and _weights_on_cpu(symptoms, log) is not None:
-        return Clear(f"what lies in host memory is told as {LAYERS_ON_CPU.id}")
-    return Clear("-fit moved no layers") if said(log, details=True) else Undecided(NEEDS_START)
+        return _gave_up(failed)
+    if not said(log, details=True):
+        return Undecided(NEEDS_START)
+    is_told = log.facts.on_gpu and _weights_on_cpu(symptoms, log) is not None
+    return Clear(f"what lies in host memory is told as {LAYERS_ON_CPU.id}" if is_told else "-fit moved no layers")
+
+
+def _gave_up(failed: tuple[Evidence, ...]) -> Finding:
+    """While nothing lies in host memory that should not."""
+    idle = next((match[0] for one in failed if (match := _FIT_IDLE.search(one.text))), None)
+    return Finding(
+        FIT_SPILLED,
+        "-fit could not leave its margin of free memory, and the server went on as it was told"
+        if idle is None
+        else f"-fit did nothing: {idle}; whether the model leaves a margin of free memory, nobody looked",
+        failed,
+        Severity.INFO,
+    )
 
 
 def _failed_to_fit(log: LogStory) -> tuple[Evidence, ...]:

@@ -13,7 +13,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.rules import reuse_host_cache, reuse_slots, settings, work
+from slotune.diagnose.rules import reuse_host_cache, reuse_slots, reuse_window, settings, work
 from slotune.diagnose.rules.reuse_causes import (
     CACHE_REUSE_UNSUPPORTED,
     ENTRIES,
@@ -21,6 +21,7 @@ from slotune.diagnose.rules.reuse_causes import (
     PROMPT_COMPUTED_AGAIN,
     SIMILARITY,
     SLIDING_WINDOW,
+    SLOTS_FEWER_THAN_PREFIXES,
     TEMPLATE_CHANGES_PREFIX,
 )
 from slotune.diagnose.symptoms import Symptoms
@@ -32,10 +33,6 @@ HARDLY: Final = 0.1
 """About so much of the prompt tokens comes from a chat template that all prompts share."""
 MOSTLY: Final = 0.5
 """A cache that serves more than half of a prompt works."""
-LONG_PROMPT: Final = 64
-"""Tokens. What a shorter prompt could save is not worth a word."""
-ENOUGH_TOKENS: Final = 20_000
-"""Prompt tokens of which a share is told where the number of requests is not known: fewer may be one prompt."""
 SEVERAL: Final = 3
 """Once may be chance, twice a coincidence."""
 OFTEN: Final = 0.1
@@ -81,16 +78,21 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
         )
     if known[0] >= MOSTLY:
         return Clear(f"{100 * known[0]:.0f} % of prompt tokens came from the cache", (known[2],))
-    if known[0] < HARDLY and _are_long(symptoms, known[1]):
-        return Finding(
-            PROMPT_COMPUTED_AGAIN,
-            f"{100 * known[0]:.0f} % of {known[1]:,} prompt tokens came from the cache: if your prompts begin alike, "
-            "something near their beginning changes each time",
-            (known[2],),
-            Severity.INFO,
-            Confidence.POSSIBLE,
-        )
-    return None
+    is_little = known[0] < HARDLY and reuse_slots.are_long(symptoms, known[1])
+    return _of_little(symptoms, *known) if is_little else None
+
+
+def _of_little(symptoms: Symptoms, share: float, tokens: int, seen: Evidence) -> Finding | Clear:
+    if reuse_slots.takes_turns(symptoms):
+        return Clear(f"that conversations take turns would explain it as well: see {SLOTS_FEWER_THAN_PREFIXES.id}")
+    return Finding(
+        PROMPT_COMPUTED_AGAIN,
+        f"{100 * share:.0f} % of {tokens:,} prompt tokens came from the cache: if your prompts begin alike, something "
+        "near their beginning changes each time",
+        (seen,),
+        Severity.INFO,
+        Confidence.POSSIBLE,
+    )
 
 
 def _makes_no_text(symptoms: Symptoms) -> Evidence | None:
@@ -123,7 +125,7 @@ def _least(log: LogStory) -> float:
 
 def _probed(symptoms: Symptoms) -> Finding | Clear | None:
     probe = symptoms.probe
-    if probe is None or probe.cached_tokens_again is None or probe.prompt_tokens < LONG_PROMPT:
+    if probe is None or probe.cached_tokens_again is None or probe.prompt_tokens < reuse_slots.LONG_PROMPT:
         return None
     again, tokens = probe.cached_tokens_again, probe.prompt_tokens
     seen = Evidence(Source.PROBE, f"a prompt of {tokens:,} tokens sent twice: {again:,} cached the second time")
@@ -192,20 +194,7 @@ def _window(symptoms: Symptoms) -> Finding | Clear | Undecided:
         if log is not None and log.requests is not None and (log.verbosity or 0) >= TRACE:
             return Clear(f"none of {log.requests.requests} prompts had to be read from the start")
         return Undecided(f"{A_TRACE}, or --model FILE")
-    requests = max(count, 0 if log.requests is None else log.requests.requests)
-    # The line also comes for prompts that share no more than their template's first words; a slot that was picked for
-    # what it holds says that more was lost.
-    picked, _ = _picked(symptoms)
-    lost = min(count, picked)
-    share = lost / requests
-    return Finding(
-        SLIDING_WINDOW,
-        f"{count} of {requests} prompts were read from the start, because the model had forgotten their beginning",
-        (work.quoted(log.seen[Topic.FULL_REPROCESSING]), *work.line_of(log)),
-        Severity.WARNING if share >= OFTEN and lost >= SEVERAL else Severity.INFO,
-        # How much of them was in the slot is not said: at most these requests lost all their prefill.
-        cost=Cost(ttft_share=share if lost else None),
-    )
+    return reuse_window.forgotten(symptoms, log, count, _picked(symptoms)[0])
 
 
 def _unsupported(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -240,14 +229,6 @@ def _template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if template.clock and every_s is None:
         return Undecided("what time the chat template writes: slotune trial compares two turns")
     return Clear("the chat template writes no time that changes within the hour", (seen,))
-
-
-def _are_long(symptoms: Symptoms, tokens: int) -> bool:
-    """Whether so many prompts of such a length came that a share of them says something."""
-    requests = None if symptoms.log is None else symptoms.log.requests
-    if requests is not None and requests.cached_tokens is not None:
-        return requests.requests >= work.MANY_REQUESTS and tokens >= LONG_PROMPT * requests.requests
-    return tokens >= ENOUGH_TOKENS
 
 
 def _seconds(tokens: int, symptoms: Symptoms) -> float | None:

@@ -27,6 +27,9 @@ FEW_PROMPTS: Final = 8
 """A host cache that holds fewer than two rounds of the default's four slots is full at once."""
 LARGE_PART: Final = 0.1
 """Saving that takes a tenth of what reading prompts takes is felt in TTFT."""
+FELT_S: Final = 0.1
+"""Of a request. People take an answer within a tenth of a second as given at once (Miller, 1968), so less that could
+be saved is worth knowing, and no alarm."""
 TRACE: Final = 4
 """``-lv`` that prints what becomes of a prompt's cache."""
 A_TRACE: Final = "a log with -lv 4 of the server under load"
@@ -131,7 +134,7 @@ def _copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
         f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.0f} % of the time that prompts take"
         + ("" if known is None else f"; {100 * known[0]:.0f} % of prompt tokens came from a cache"),
         evidence,
-        Severity.WARNING if is_vain else Severity.INFO,
+        Severity.WARNING if is_vain and (cost.ttft_s or 0.0) >= FELT_S else Severity.INFO,
         Confidence.CERTAIN if is_vain else Confidence.POSSIBLE,
         cost,
     )

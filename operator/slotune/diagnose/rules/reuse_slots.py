@@ -15,11 +15,15 @@ from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SIMILARITY, SLOT_SI
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
 
-__all__ = ["RULES", "is_pinned"]
+__all__ = ["LONG_PROMPT", "RULES", "are_long", "is_pinned", "takes_turns"]
 
 OFTEN: Final = 0.1
 """A tenth of all requests; less is an event and no habit."""
 MOSTLY: Final = 0.5
+LONG_PROMPT: Final = 64
+"""Tokens. What a shorter prompt could save is not worth a word."""
+ENOUGH_TOKENS: Final = 20_000
+"""Prompt tokens of which a share is told where the number of requests is not known: fewer may be one prompt."""
 DEFAULT: Final = 3
 """``-lv`` that prints which slot a request got."""
 
@@ -41,9 +45,9 @@ def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if ram.value != 0:
         return Clear("what slots forget is kept in the host cache")
     if similar < OFTEN * (similar + oldest):
-        return Undecided("whether your prompts share beginnings: slotune trial with the real ones")
+        return _none_found(symptoms, ram, oldest, similar)
     count = settings.slots(symptoms)
-    named = "the slots" if count is None else f"{count.value} slots"
+    named = "the slots" if count is None else _slots(count.value)
     return Finding(
         SLOTS_FEWER_THAN_PREFIXES,
         f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, {similar} did: "
@@ -52,6 +56,52 @@ def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
         Severity.INFO,  # new conversations find none either
         Confidence.POSSIBLE,
     )
+
+
+def _none_found(symptoms: Symptoms, ram: settings.Number, oldest: int, similar: int) -> Finding | Clear | Undecided:
+    """Hardly any prompt found a slot that holds its beginning, and nothing else would keep it.
+
+    One log looks the same whether more conversations take turns than there are slots, or one whose beginning changes:
+    both are named, and what tells them apart.
+    """
+    log, known = symptoms.log, work.cached_share(symptoms)
+    if known is None or log is None:
+        return Undecided("/metrics, which says what came from the cache: --url (start it with --metrics)")
+    requests = 0 if log.requests is None else log.requests.requests
+    if requests < work.MANY_REQUESTS:
+        return Undecided(f"a log of {work.MANY_REQUESTS} requests or more")
+    if not are_long(symptoms, known[1]):
+        return Clear(f"prompts of {known[1] / requests:.0f} tokens in the mean are soon read again", (known[2],))
+    count = settings.slots(symptoms)
+    named = "the slots remember" if count is None else f"{_slots(count.value)} remember{'s' * (count.value == 1)}"
+    return Finding(
+        SLOTS_FEWER_THAN_PREFIXES,
+        f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, and there is no host "
+        f"cache: either more conversations take turns than {named}, or something near their beginning changes each "
+        "time",
+        (work.quoted(log.seen[Topic.SLOT_BY_LRU]), ram.evidence, known[2]),
+        Severity.INFO,  # prompts that share nothing find none either
+        Confidence.POSSIBLE,
+        first="Give the host cache room (--cache-ram 8192, llama.cpp's default): if prompts then come from a cache, "
+        "conversations took turns; if not, look for what changes near the beginning of each prompt.",
+    )
+
+
+def takes_turns(symptoms: Symptoms) -> bool:
+    """Whether conversations that take turns would explain that nothing came from a cache."""
+    return isinstance(_few_slots(symptoms), Finding)
+
+
+def are_long(symptoms: Symptoms, tokens: int) -> bool:
+    """Whether so many prompts of such a length came that a share of them says something."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is not None and requests.cached_tokens is not None:
+        return requests.requests >= work.MANY_REQUESTS and tokens >= LONG_PROMPT * requests.requests
+    return tokens >= ENOUGH_TOKENS
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
 
 
 def _similarity(symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -11,7 +11,7 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.rules.placement import build_of
-from slotune.diagnose.symptoms import Symptoms
+from slotune.diagnose.symptoms import ServerLook, Symptoms
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -86,7 +86,7 @@ def _expensive(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if not found:
         if not asked:
             return Undecided("--url while requests run: /slots shows what they ask for")
-        return Undecided("the requests themselves: /slots does not show whether they ask for a grammar or a schema")
+        return _plain(server)
     whose = "requests run with" if asked else "unless a request says otherwise it runs with"
     words = f"{whose} {', '.join(found)}"
     cost = _cost(symptoms, found, tuple(COST_S))
@@ -105,6 +105,19 @@ def _expensive(symptoms: Symptoms) -> Finding | Clear | Undecided:
         if sorts_whole is None
         else f"Update to b{PROBABILITIES_SORTED_IN_PART} or later, which sorts only the "
         "probabilities that are asked for; or leave n_probs (logprobs) out.",
+    )
+
+
+def _plain(server: ServerLook | None) -> Clear:
+    """Of requests whose parameters are seen. /slots never shows grammars, nor what they are made of: so that is said,
+    and needs no more, since who asks for one has a use for it."""
+    shown = [slot for slot in (server.slots if server is not None else None) or () if slot.sampling]
+    of = "the requests" if not shown else f"the request in {len(shown)} slot{'s' if len(shown) > 1 else ''}"
+    source = None if server is None else server.sampling_source
+    return Clear(
+        f"{of} asked for no penalties, DRY, Mirostat or probabilities; whether for a grammar or a schema, /slots does "
+        "not show",
+        () if source is None else (source,),
     )
 
 

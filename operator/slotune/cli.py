@@ -390,6 +390,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         probe=args.probe,
         api_key_file=args.api_key_file,
         nvidia_smi=args.nvidia_smi,
+        proc=args.proc,
         model=args.model,
         files=tuple(args.file or ()),
         name=args.name,

@@ -22,8 +22,10 @@ from slotune.commands.exit_codes import ExitCode
 from slotune.commands.writing import print_document
 from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import check_up
+from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.log_file import read_log
+from slotune.gathering.own_machine import look_at_process, process_behind
 from slotune.gathering.server import look_at
 from slotune.report.checkup import Examined, checkup_text
 from slotune.report.checkup_document import checkup_document
@@ -51,6 +53,7 @@ class Asked:
     probe: bool = False
     api_key_file: Path | None = None
     nvidia_smi: Path | None = None
+    proc: Path | None = None
     model: Path | None = None
     files: tuple[str, ...] = ()
     name: str | None = None
@@ -126,6 +129,7 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
     try:
         helps = read_helps(
             nvidia_smi=asked.nvidia_smi,
+            proc=asked.proc,
             model=asked.model,
             api_key_file=asked.api_key_file,
             files=asked.files,
@@ -135,9 +139,13 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
             price_per_hour=asked.price_per_hour,
         )
         looked = look(asked, helps)
-        if helps.device is not None and len(looked.servers) > 1:
-            cure = f"it is of one machine, and there are {len(looked.servers)} servers: {looked.how_to_choose}"
-            raise InvalidInputError("--nvidia-smi", asked.nvidia_smi, cure)
+        for flag, path, of_what in (
+            ("--nvidia-smi", asked.nvidia_smi, "machine"),
+            ("--proc", asked.proc, "process"),
+        ):
+            if path is not None and len(looked.servers) > 1:
+                cure = f"it is of one {of_what}, and there are {len(looked.servers)} servers: {looked.how_to_choose}"
+                raise InvalidInputError(flag, path, cure)
         examined = [_examine(helps.added_to(symptoms)) for symptoms in looked.servers]
         _print(examined, (*helps.notes, *looked.notes), output)
     except KeyboardInterrupt:
@@ -156,9 +164,13 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         names = ", ".join(story.source for story in stories[:MOST_NAMES])
         cure = f"it holds lines of {len(stories)} servers ({names}): give the log of the one at --url"
         raise InvalidInputError("--log", asked.log, cure)
+    process = process_behind(asked.url)
+    before = None if process is None else look_at_process(process)
     look, probe = uvloop.run(_ask(asked.url, helps.key, asked, notes.append))
+    after = None if process is None else look_at_process(process)
+    host = None if before is None else HostFacts(before, after)
     log = stories[0] if stories else None
-    return Looked((Symptoms(look.url, log=log, server=look, probe=probe),), tuple(notes))
+    return Looked((Symptoms(look.url, log=log, server=look, probe=probe, host=host),), tuple(notes))
 
 
 async def _ask(

@@ -87,6 +87,13 @@ def _helps(diagnose: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="output of `nvidia-smi -q`, `nvidia-smi` or a query as CSV, taken where the server computes",
     )
+    helps.add_argument(
+        "--proc",
+        type=Path,
+        metavar="FILE",
+        help="what /proc and the cgroup say of the server's memory, taken where it runs: docs/diagnosis.md has the "
+        "command",
+    )
     helps.add_argument("--model", type=Path, metavar="FILE", help="the weights (GGUF): what a token has to read")
     helps.add_argument(
         "-f",

@@ -10,8 +10,10 @@ from pathlib import Path
 from slotune.api.quantities import QuantityError, parse_decimal, parse_quantity
 from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.evidence import Evidence
+from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.gathering.device_file import read_device_file
+from slotune.gathering.proc_file import read_proc_file
 from slotune.llama.gguf_facts import read_facts
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.device_facts import DeviceFacts
@@ -35,6 +37,7 @@ class Helps:
     model: ModelFacts | None = None
     device: DeviceFacts | None = None
     device_evidence: tuple[Evidence, ...] = ()
+    host: HostFacts | None = None
     key: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -47,6 +50,7 @@ class Helps:
             model=self.model or symptoms.model,
             device=self.device or symptoms.device,
             device_evidence=self.device_evidence or symptoms.device_evidence,
+            host=self.host or symptoms.host,
         )
 
 
@@ -60,6 +64,7 @@ def read_helps(
     gpu_class: str | None,
     bandwidth: str | None,
     price_per_hour: str | None,
+    proc: Path | None = None,
 ) -> Helps:
     """Read every file that was named.
 
@@ -86,6 +91,7 @@ def read_helps(
         model=None if model is None else read_facts(model, hashed=False),
         device=device,
         device_evidence=evidence,
+        host=None if proc is None else read_proc_file(proc),
         key=None if api_key_file is None else read_key(api_key_file),
         notes=notes,
     )

@@ -25,6 +25,7 @@ class Source(enum.StrEnum):
     EVENT = "event"
     NODE = "node"
     DEVICE = "device"
+    PROC = "/proc"
     TRIAL = "trial"
 
 

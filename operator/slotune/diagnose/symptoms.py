@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slotune.diagnose.evidence import Evidence
+from slotune.diagnose.host import HostFacts
 from slotune.llama.log_story import LogStory
 from slotune.llama.model_facts import ModelFacts
 from slotune.llama.server_answers import Metrics, ModelMeta, Props, Slot
@@ -114,6 +115,8 @@ class PodFacts:
     """Warnings about it, newest first."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Where the container mounts, to what kind of volume: ``/models`` to ``nfs``."""
+    ready_after_s: float | None = None
+    """Seconds from the start of the running container to when the pod was ready last, so at most what a start takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,10 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     pressures: tuple[str, ...] = ()
     """Conditions such as ``MemoryPressure`` that are true."""
+    memory_bytes: int | None = None
+    """Of the machine."""
+    swap_bytes: int | None = None
+    """Room for swap; None where its kubelet does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +161,8 @@ class Symptoms:
     device: DeviceFacts | None = None
     device_evidence: tuple[Evidence, ...] = ()
     """Where ``device`` came from."""
+    host: HostFacts | None = None
+    """Memory of its process, where that could be looked at."""
     gpu: GPUFacts | None = None
     model: ModelFacts | None = None
     """Of the weights file, where it can be read."""

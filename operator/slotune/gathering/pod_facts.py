@@ -86,12 +86,14 @@ def pod_facts(
         ready=_is_ready(status),
         events=(*_troubles(status, own), *_warnings(events, status, own)),
         volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
+        ready_after_s=_ready_after(pod, container, status),
     )
 
 
 def node_facts(node: Object) -> NodeFacts:
     """The facts of a v1 Node. Its cores are those that the machine has, not those that are left for pods."""
     metadata, status = _part(node, "metadata"), _part(node, "status")
+    swap = _part(_part(status, "nodeInfo"), "swap").get("capacity")
     labels = {name: str(value) for name, value in sorted(_part(metadata, "labels").items()) if name.startswith(_LABELS)}
     pressures = sorted(
         str(one.get("type"))
@@ -103,6 +105,8 @@ def node_facts(node: Object) -> NodeFacts:
         cores=_cores(_text(_part(status, "capacity").get("cpu"))),
         labels=labels,
         pressures=tuple(pressures),
+        memory_bytes=_bytes(_text(_part(status, "capacity").get("memory"))),
+        swap_bytes=swap if isinstance(swap, int) and swap >= 0 else None,
     )
 
 
@@ -138,6 +142,20 @@ def _gpus(pod: Object) -> int:
 def _seconds_since(moment: datetime | None, now: datetime | None) -> float | None:
     """Clocks of nodes differ: what ended after now ended just now."""
     return None if moment is None or now is None else max(0.0, (now - moment).total_seconds())
+
+
+def _ready_after(pod: Object, container: str, status: PodStatus) -> float | None:
+    """From the start of the running container to the pod's readiness."""
+    ready = status.conditions.get("Ready")
+    own = next((one for one in _list(_part(pod, "status"), "containerStatuses") if one.get("name") == container), {})
+    started = _text(_part(_part(own, "state"), "running").get("startedAt"))
+    if ready is None or not ready.is_true or ready.since is None or started is None:
+        return None
+    try:
+        passed = (ready.since - datetime.fromisoformat(started)).total_seconds()
+    except (ValueError, TypeError):  # no time, or one without a zone
+        return None
+    return passed if passed >= 0 else None
 
 
 def _is_ready(status: PodStatus) -> bool | None:

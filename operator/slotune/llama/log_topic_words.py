@@ -24,6 +24,8 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
     (Topic.KERNEL_FALLBACK, rb"no FlashAttention vector kernel compiled for K/V types"),
     (Topic.FIT_REDUCED_CONTEXT, rb"context size reduced from \d+ to \d+"),
     (Topic.FIT_FAILED, rb"failed to fit params to free device memory"),
+    (Topic.HOST_PROJECTED, rb"projected to use \d+ MiB of host memory vs\. \d+ MiB of total"),
+    (Topic.MEMORY_NOT_LOCKED, rb"failed to mlock \d+-byte buffer|failed to VirtualLock"),
     (Topic.CONTEXT_CAPPED, rb"exceeds the training context of the model \(\d+\)"),
     (Topic.CONFIG_FILE, rb"using config file: "),
     (Topic.CACHE_REUSE_UNSUPPORTED, rb"cache_reuse is not supported by|cache reuse is not supported - ignoring"),

@@ -195,39 +195,10 @@ def test_a_log_that_ends_for_want_of_host_memory_is_critical() -> None:
     assert is_clear(RULES, "SLT036", of(log=story))
 
 
-def test_mapped_weights_that_the_limit_has_no_room_for_are_read_again_and_again() -> None:
-    large = server(model=ModelMeta("m", size_bytes=6 * GIB))
-    got = found(RULES, "SLT034", of(pod=pod(memory_limit_bytes=4 * GIB, image=IMAGE), server=large))
-    assert "6,144 MiB" in got.sentence
-
-
 def test_a_pod_that_was_never_killed_on_a_roomy_node_is_clear() -> None:
     assert is_clear(RULES, "SLT034", of(pod=pod(last_exit=("Completed", 0)), node=NodeFacts("roomy")))
     assert is_undecided(RULES, "SLT034", NOTHING)
     assert is_undecided(RULES, "SLT034", of(log=log()))
-
-
-# SLT035
-
-
-@pytest.mark.parametrize("kind", ["nfs", "csi efs.csi.aws.com", "persistentVolumeClaim (nfs)"])
-def test_weights_that_come_over_a_network_are_told(kind: str) -> None:
-    found(RULES, "SLT035", of(pod=pod(volumes={"/models": kind})), Severity.INFO)
-
-
-@pytest.mark.parametrize("kind", ["emptyDir (memory)", "hostPath", "image"])
-def test_weights_on_the_node_are_fast(kind: str) -> None:
-    assert is_clear(RULES, "SLT035", of(pod=pod(volumes={"/models": kind, "/scratch": "nfs"})))
-    assert is_clear(RULES, "SLT035", of(pod=pod(volumes={"/data": "nfs"})))
-
-
-def test_a_file_that_is_read_whole_is_not_read_at_first_touch() -> None:
-    assert is_clear(RULES, "SLT035", of(pod=pod("--load-mode", "none", volumes={"/models": "nfs"})))
-
-
-def test_what_is_behind_a_claim_is_not_guessed() -> None:
-    assert is_undecided(RULES, "SLT035", of(pod=pod(volumes={"/models": "persistentVolumeClaim (class standard)"})))
-    assert is_undecided(RULES, "SLT035", NOTHING)
 
 
 # SLT036
@@ -287,7 +258,7 @@ def test_weights_that_are_to_lie_in_memory_whole_and_do_not_fit_are_killed_while
         said = found(RULES, "SLT034", loading, Severity.CRITICAL)
         assert said.first == "Raise the memory limit to 10,240 MiB or more, or take smaller weights."
     mapped = of(pod=pod("-lm", "mlock", image=IMAGE, memory_limit_bytes=4 * GIB), server=server(model=meta))
-    assert "read from its file again" in found(RULES, "SLT034", mapped).sentence
+    assert "read from its file again" in found(RULES, "SLT038", mapped).sentence
 
 
 def test_the_share_of_requests_that_were_refused_is_what_too_small_a_context_costs() -> None:

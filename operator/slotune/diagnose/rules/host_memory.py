@@ -262,27 +262,21 @@ def _memory_events(symptoms: Symptoms) -> tuple[Evidence, ...]:
 
 
 def _beyond_limit(symptoms: Symptoms) -> Finding | None:
-    """Mapped weights that the CPU reads at every step, and that the limit has no room for."""
+    """Weights that are to lie in memory as a whole, and that the limit has no room for. Of mapped ones SLT038 tells."""
     pod, weights = symptoms.pod, weights_bytes(symptoms)
     limit = None if pod is None else pod.memory_limit_bytes
     if limit is None or weights is None or weights <= limit or backend_of(symptoms) is not Backend.CPU:
         return None
-    if (whole := read_whole(symptoms)) is not None and not _came_up(symptoms):
-        return Finding(
-            HOST_MEMORY_PRESSURE,
-            f"the weights take {weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
-            f"{limit / MIB:,.0f}: it is killed while it loads them",
-            (whole, Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB")),
-            Severity.CRITICAL,
-            Confidence.LIKELY,
-            first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
-        )
+    whole = read_whole(symptoms)
+    if whole is None or _came_up(symptoms):
+        return None
     return Finding(
         HOST_MEMORY_PRESSURE,
-        f"the weights take {weights / MIB:,.0f} MiB, the pod may use {limit / MIB:,.0f}: the rest is read from its "
-        "file again at every step",
-        (Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB"),),
-        confidence=Confidence.LIKELY,
+        f"the weights take {weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
+        f"{limit / MIB:,.0f}: it is killed while it loads them",
+        (whole, Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB")),
+        Severity.CRITICAL,
+        Confidence.LIKELY,
         first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
     )
 

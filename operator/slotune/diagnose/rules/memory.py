@@ -15,7 +15,7 @@ from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import host_memory as host
-from slotune.diagnose.rules import weights_file
+from slotune.diagnose.rules import locking, page_cache, swap, weights_file
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     fact,
@@ -247,6 +247,9 @@ ENTRIES: Final = (
     host.HOST_MEMORY_PRESSURE,
     weights_file.WEIGHTS_FROM_SLOW_STORAGE,
     GPU_MEMORY_FULL,
+    swap.HOST_SWAP,
+    page_cache.WEIGHTS_READ_AGAIN,
+    locking.MEMORY_NOT_LOCKED,
 )
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -257,4 +260,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(host.HOST_MEMORY_PRESSURE.id, Item.MEMORY, host.host_memory_pressure),
     Rule(weights_file.WEIGHTS_FROM_SLOW_STORAGE.id, Item.MEMORY, weights_file.weights_from_slow_storage),
     Rule(GPU_MEMORY_FULL.id, Item.MEMORY, _gpu_memory_full),
+    Rule(swap.HOST_SWAP.id, Item.MEMORY, swap.host_swap),
+    Rule(page_cache.WEIGHTS_READ_AGAIN.id, Item.MEMORY, page_cache.weights_read_again),
+    Rule(locking.MEMORY_NOT_LOCKED.id, Item.MEMORY, locking.memory_not_locked),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Running
 
 __all__ = ["Speed", "counted_decode_speed", "decode_speed", "mean_decode_speed", "prefill_speed"]
 
@@ -36,6 +37,8 @@ def prefill_speed(symptoms: Symptoms) -> Speed | None:
     requests = None if symptoms.log is None else symptoms.log.requests
     if requests is not None and requests.prefill_tokens_per_s is not None:
         return _logged("prompts read", requests.prefill_tokens_per_s[2], requests.most_busy_slots)
+    if (running := _running(symptoms)) is not None and running.prefill_tokens_per_s is not None:
+        return Speed(running.prefill_tokens_per_s, _so_far(running), False)
     return _counted(symptoms, "prompt_tokens_total", "prompt_seconds_total")
 
 
@@ -50,6 +53,8 @@ def decode_speed(symptoms: Symptoms) -> Speed | None:
     requests = None if symptoms.log is None else symptoms.log.requests
     if requests is not None and requests.decode_tokens_per_s is not None:
         return _logged("answers written", requests.decode_tokens_per_s[2], requests.most_busy_slots)
+    if (running := _running(symptoms)) is not None and running.decode_tokens_per_s is not None:
+        return Speed(running.decode_tokens_per_s, _so_far(running), False)
     return counted_decode_speed(symptoms)
 
 
@@ -69,6 +74,15 @@ def counted_decode_speed(symptoms: Symptoms) -> Speed | None:
     """The same by the server's own counters."""
     # Summed over slots, so the ratio is what one user sees.
     return _counted(symptoms, "tokens_predicted_total", "tokens_predicted_seconds_total")
+
+
+def _running(symptoms: Symptoms) -> Running | None:
+    """Of a request that had not finished; who was beside it is not said."""
+    return None if symptoms.log is None else symptoms.log.running
+
+
+def _so_far(running: Running) -> Evidence:
+    return Evidence(Source.LOG, running.line.text, running.line.number)
 
 
 def _logged(what: str, fastest: float, busy: int | None) -> Speed:

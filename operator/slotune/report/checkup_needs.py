@@ -31,8 +31,23 @@ _MEANS: Final = tuple(
 """What rules need begins so, and what that comes to."""
 
 
+_QUIET_SINCE: Final = 9000
+"""A build of April 2026: those before it print at their default what is at -lv 4 now."""
+
+
+def _says_all(symptoms: Symptoms) -> bool:
+    """Whether its build is one that says all at its default, and prompts at -lv 4."""
+    log = symptoms.log
+    if log is None:
+        return False
+    is_old = log.build is not None and log.build < _QUIET_SINCE
+    return is_old or (log.verbosity is None and log.server_lines > 0)
+
+
 def still_needed(needs: str, symptoms: Symptoms) -> str:
     """A rule's words without the alternatives that were given already and did not decide it."""
+    if _says_all(symptoms):
+        needs = needs.replace(" with -lv 4", "")
     if symptoms.probe is not None:
         needs = re.sub(r"^--probe, (?:or|and) ", "", needs)
     if symptoms.server is not None:
@@ -46,6 +61,8 @@ def means_of(needs: str, symptoms: Symptoms) -> str:
     """What a person can do about it."""
     needs = still_needed(needs, symptoms)
     means = next((means for pattern, means in _MEANS if pattern.match(needs)), needs)
+    if _says_all(symptoms):
+        means = means.replace(", best with -lv 4", "").replace(" with -lv 4", "")
     if means == "--probe" and symptoms.probe is not None:
         return needs
     if means.startswith("--url") and (server := symptoms.server) is not None:

@@ -7,9 +7,10 @@ from typing import Any
 from slotune.diagnose.request_cost import RequestCost, request_cost_of
 from slotune.diagnose.roofline import Bound, Roofline, roofline_of
 from slotune.diagnose.roofline_many import Many
+from slotune.diagnose.speeds import decode_speed, prefill_speed
 from slotune.diagnose.symptoms import Symptoms
 from slotune.report.checkup import Section
-from slotune.report.figures import finite, sentence
+from slotune.report.figures import finite, sentence, speed
 from slotune.report.request_cost_words import cost_sentences
 
 __all__ = ["sections_of"]
@@ -19,9 +20,24 @@ def sections_of(symptoms: Symptoms) -> tuple[Section, ...]:
     """Both, each with what it would take where it is not known."""
     roofline, cost = roofline_of(symptoms), request_cost_of(symptoms)
     return (
-        _unknown("roofline", "Roofline", roofline) if isinstance(roofline, str) else _roofline(roofline),
+        _unbounded(roofline, symptoms) if isinstance(roofline, str) else _roofline(roofline),
         _unknown("request_cost", "Cost of a request", cost) if isinstance(cost, str) else _cost(cost),
     )
+
+
+def _unbounded(needs: str, symptoms: Symptoms) -> Section:
+    """How fast it is, though not how fast it could be."""
+    section = _unknown("roofline", "Roofline", needs)
+    speeds = {"decode": decode_speed(symptoms), "prefill": prefill_speed(symptoms)}
+    seen = [
+        f"{what} at {speed(found.tokens_per_s)} tokens/s"
+        for what, found in (("answers were written", speeds["decode"]), ("prompts were read", speeds["prefill"]))
+        if found is not None
+    ]
+    allowed = f"What its device allows is not known; it takes {needs}."
+    lines = (sentence(", ".join(seen)), allowed) if seen else section.lines
+    bounds = {key: _bound(Bound(None, speed, needs)) for key, speed in speeds.items()}
+    return Section(section.key, section.title, lines, {**section.document, **bounds})
 
 
 def _unknown(key: str, title: str, needs: str) -> Section:

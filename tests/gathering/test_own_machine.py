@@ -37,6 +37,10 @@ def test_mapped_weights_are_seen_with_what_of_them_is_in_memory(tmp_path: Path) 
     assert look.major_faults is not None
 
 
+def test_a_tunnel_is_not_taken_for_the_server() -> None:
+    assert look_at_process(os.getpid()) is None, "it maps no weights"
+
+
 def test_a_process_that_may_not_be_seen_is_not_known(tmp_path: Path) -> None:
     assert look_at_process(1, tmp_path) is None
 

@@ -222,6 +222,22 @@ def test_a_node_is_its_cores_its_kind_and_its_pressures():
     assert set(facts.labels) == {"node.kubernetes.io/instance-type", "nvidia.com/gpu.product"}
 
 
+def test_a_node_says_how_much_memory_and_swap_it_has_or_nothing():
+    silent = node()
+    assert (node_facts(silent).memory_bytes, node_facts(silent).swap_bytes) == (64 << 30, None)
+    for capacity in (0, 8 << 30):
+        silent["status"]["nodeInfo"] = {"swap": {"capacity": capacity}}
+        assert node_facts(silent).swap_bytes == capacity
+
+
+def test_how_long_a_start_took_is_known_of_a_pod_that_is_ready():
+    assert pod_facts(pod(), "llama").ready_after_s == 50
+    assert pod_facts(pod(conditions=[]), "llama").ready_after_s is None
+    assert pod_facts(pod(statuses=[container_status(state=crashed())]), "llama").ready_after_s is None
+    odd = container_status(state={"running": {"startedAt": "yesterday"}})
+    assert pod_facts(pod(statuses=[odd]), "llama").ready_after_s is None
+
+
 def test_arguments_have_their_variables_filled_in():
     env = [
         {"name": "SLOTS", "value": "4"},

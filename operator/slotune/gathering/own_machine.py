@@ -21,6 +21,8 @@ PROC: Final = Path("/proc")
 CGROUP: Final = Path("/sys/fs/cgroup")
 _LISTENS: Final = "0A"
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
+_ENGINES: Final = ("llama", "ollama", "koboldcpp")
+"""How the programs are called that may hold weights without mapping them."""
 _OF_PROCESS: Final = ("stat", "status", "io", "smaps")
 _OF_CGROUP: Final = ("memory.max", "memory.current", "memory.stat", "memory.pressure")
 _OF_OLD_CGROUP: Final = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
@@ -37,14 +39,19 @@ def process_behind(url: str, proc: Path = PROC) -> int | None:
 
 
 def look_at_process(pid: int, proc: Path = PROC, cgroup: Path = CGROUP) -> MemoryLook | None:
-    """How its memory is now; None where that may not be seen."""
+    """How its memory is now; None where that may not be seen, or is of no server that computes."""
     paths = [proc / "uptime", proc / "meminfo", *(proc / str(pid) / name for name in _OF_PROCESS)]
     files = {str(path): text for path in (*paths, *_of_cgroup(pid, proc, cgroup)) if (text := _read(path)) is not None}
     if "memory.pressure" not in {Path(path).name for path in files}:
         stalls = _read(proc / "pressure" / "memory")
         files |= {} if stalls is None else {str(proc / "pressure" / "memory"): stalls}
     look = memory_look(files)
-    return look if look.swapped_bytes is not None else None
+    return look if look.swapped_bytes is not None and _computes(look) else None
+
+
+def _computes(look: MemoryLook) -> bool:
+    """Whether it is the server itself: what listens on a loopback port may also be a tunnel or a proxy."""
+    return bool(look.mapped_weights_bytes) or look.name.startswith(_ENGINES)
 
 
 def _is_here(host: str) -> bool:

@@ -97,6 +97,25 @@ def test_what_would_decide_is_a_file_that_an_option_takes(rule: str) -> None:
     assert "kubectl exec llama-0 -- sh -c" in ask(RULES, rule, of(pod=pod())).needs  # type: ignore[union-attr]
 
 
+# SLT033
+
+
+@pytest.mark.parametrize(("limit_mib", "finds"), [(6000, True), (16_000, False)])
+def test_a_limit_of_the_process_bounds_the_prompt_cache_as_a_pods_does(
+    folder: Path, limit_mib: int, finds: bool
+) -> None:
+    log = started(
+        folder,
+        "0.01.000.000 I load_tensors:   CPU_Mapped model buffer size =  4000.00 MiB",
+        "0.02.000.000 I srv    load_model: prompt cache is enabled, size limit: 8192 MiB",
+    )
+    symptoms: Symptoms = of(log=log, host=host(folder, limit_mib=limit_mib))
+    if finds:
+        assert "the container may use 6,000 MiB" in found(RULES, "SLT033", symptoms).sentence
+    else:
+        assert is_clear(RULES, "SLT033", symptoms)
+
+
 # SLT038
 
 

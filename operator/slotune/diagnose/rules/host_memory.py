@@ -87,26 +87,38 @@ def cache_ram_beyond_limit(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("there is no host prompt cache", (cache[1],))
     if pod is not None and pod.memory_limit_bytes is None:
         return Clear("the pod has no memory limit")
-    if pod is None or pod.memory_limit_bytes is None:
+    limit = _limit(symptoms)
+    if limit is None:
         return Undecided("--deployment: the memory limit of its pods")
     if cache is None or taken is None:
         sizes = "the size of the weights: --url, --model FILE, or a log with -lv 4"
         return Undecided(NEEDS_START if cache is None else sizes)
-    return _fits(pod.memory_limit_bytes, taken, *cache)
+    return _fits(*limit, taken, *cache)
 
 
-def _fits(limit_bytes: int, taken: int, size: int, told: Evidence) -> Finding | Clear:
+def _limit(symptoms: Symptoms) -> tuple[int, Evidence] | None:
+    """(Bytes that it may use, who says so): by its pod, or by the cgroup that its process is in."""
+    pod, host = symptoms.pod, symptoms.host
+    if pod is not None and pod.memory_limit_bytes is not None:
+        size = pod.memory_limit_bytes
+        return size, Evidence(Source.POD, f"limits.memory {size / MIB:,.0f} MiB")
+    if host is None or host.last.limit_bytes is None:
+        return None
+    return host.last.limit_bytes, Evidence(Source.PROC, f"memory.max {host.last.limit_bytes}")
+
+
+def _fits(limit_bytes: int, limit: Evidence, taken: int, size: int, told: Evidence) -> Finding | Clear:
     """Whether a cache of ``size`` MiB fits beside the bytes that are taken; -1 never does."""
     left = max(0, limit_bytes - taken)
-    limit = Evidence(Source.POD, f"limits.memory {limit_bytes / MIB:,.0f} MiB")
     if 0 < size * MIB <= left:
         return Clear(f"a cache of {size:,} MiB fits into the memory limit", (told, limit))
     rest = "" if not taken else f", of which the model takes {taken / MIB:,.0f}"
+    whose = "pod" if limit.source is Source.POD else "container"
     grows = "without limit" if size < 0 else f"to {size:,} MiB"
     fitting = int(CACHE_ROOM * left / MIB) // STEP_MIB * STEP_MIB
     return Finding(
         CACHE_RAM_BEYOND_LIMIT,
-        f"the host prompt cache may grow {grows}, the pod may use {limit_bytes / MIB:,.0f} MiB{rest}",
+        f"the host prompt cache may grow {grows}, the {whose} may use {limit_bytes / MIB:,.0f} MiB{rest}",
         (told, limit),
         confidence=Confidence.LIKELY,
         first=f"Set --cache-ram {fitting}, or raise the memory limit"

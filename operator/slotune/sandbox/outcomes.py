@@ -46,7 +46,10 @@ def mismatched(base: TrialResult, mismatches: Sequence[Mismatch]) -> TrialResult
     sentence = "; ".join(mismatch.sentence for mismatch in mismatches)
     if all(mismatch.silent_fallback for mismatch in mismatches):
         verdict = Verdict(Outcome.FAIL, sentence, FailureClass.CPU_FALLBACK.value, base.trial.confidence)
-        return replace(base, verdict=verdict, failure=FailureClass.CPU_FALLBACK, failure_knob=mismatches[0].field)
+        # Layers on the CPU take flash attention and kernels there with them, so they are the cause of both.
+        fields = [mismatch.field for mismatch in mismatches]
+        knob = "gpuLayers" if "gpuLayers" in fields else fields[0]
+        return replace(base, verdict=verdict, failure=FailureClass.CPU_FALLBACK, failure_knob=knob)
     if all(mismatch.silent_fallback or mismatch.cannot_speculate for mismatch in mismatches):
         code = FailureClass.SPECULATION_UNAVAILABLE
         verdict = Verdict(Outcome.FAIL, sentence, code.value, base.trial.confidence)

@@ -206,7 +206,7 @@ def test_a_server_that_was_killed_for_memory_hears_so_first(cluster: Cluster, pl
 
     said = diagnose(cluster.kubeconfig, "--deployment", "memory", "-n", place)
 
-    assert said.alarms[:1] == ["SLT034"]
+    assert said.alarms[:1] == ["SLT207"]
 
 
 def test_a_name_that_is_not_there_gets_the_right_one(cluster: Cluster, place: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.finding import Confidence, Cost, Severity
 from slotune.diagnose.rules.batch import RULES
-from slotune.diagnose.symptoms import Symptoms
+from slotune.diagnose.symptoms import ProbeFacts, Symptoms
 from slotune.llama.log_story import Line
 from slotune.llama.log_stream import LogReader
 from slotune.verdict.promise import Promise
@@ -38,7 +39,9 @@ def pieces(ubatch: int, batch: int = 2048, **speeds: Any) -> Symptoms:
 def test_small_pieces_that_cost_little_more_than_a_token_are_found() -> None:
     said = found(RULES, "SLT020", pieces(32, **BY_WEIGHTS))
     assert "pieces of 32 tokens" in said.sentence
-    assert said.cost.ttft_share == pytest.approx(0.5 * (1 - 32 / 512))
+    # 200 tokens are 7 pieces of 10 ms and 62.5 ms of work; in one piece 6 times 10 ms are saved. 8 ms come before.
+    assert said.cost.ttft_share == pytest.approx(60 / 132.5 * 125 / 133)
+    assert "larger ones save at most 45 %" in said.sentence
     assert said.first is not None
     assert "from 32 to 512" in said.first
 
@@ -92,7 +95,8 @@ def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
     said = found(RULES, "SLT021", stalled(1600, 8.0, 2048))
     assert "all other answers wait 8.0 s" in said.sentence
     assert said.evidence[0].line == 77
-    assert said.cost.speed_share == pytest.approx(1 - 4 / 50)
+    assert "ran at 4 tokens/s, the fastest at 50" in said.sentence
+    assert said.cost == Cost()
     assert said.first is not None
     assert "about 2.6 s" in said.first
 
@@ -100,6 +104,13 @@ def test_a_long_prompt_in_one_huge_step_stalls_its_neighbours() -> None:
 def test_a_stall_that_shows_in_the_answers_is_found_without_the_size_of_the_batch() -> None:
     assert found(RULES, "SLT021", stalled(1600, 8.0, None)).confidence is Confidence.POSSIBLE
     assert is_undecided(RULES, "SLT021", stalled(1600, 8.0, None, (45.0, 50.0, 55.0)))
+
+
+def test_a_prompt_that_is_longer_than_a_step_keeps_nobody_waiting_for_all_of_it() -> None:
+    said = found(RULES, "SLT021", stalled(20_480, 40.0, None))
+    assert "up to 2,048 of them are one step at the default --batch-size" in said.sentence
+    assert "wait 4.0 s" in said.sentence
+    assert is_undecided(RULES, "SLT021", stalled(20_480, 5.0, None))  # with -b 20480 a pause of 5 s
 
 
 def test_a_long_prompt_that_may_have_been_alone_is_no_alarm() -> None:
@@ -127,6 +138,15 @@ def served(*lines: str) -> Symptoms:
     return of(log=story, pod=pod("-b", "2048"))
 
 
+def crowd(tokens: int, prompt_ms: float, answer_ms: float = 1000.0, *, rounds: int = 4, at_once: int = 4) -> list[str]:
+    """Requests that begin together, and end together before the next do."""
+    lines: list[str] = []
+    for turn in range(rounds):
+        together = [request(slot, 100 * turn + slot, tokens, prompt_ms, answer_ms) for slot in range(at_once)]
+        lines += [one[0] for one in together] + [one[1] for one in together]
+    return lines
+
+
 ALONE = [line for task in range(10) for line in request(0, task, 20, 100.0, 400.0)]
 SIX = [request(slot, 20 + slot, 20, 300.0, 4000.0) for slot in range(6)]
 LONG = request(7, 99, 1600, 8000.0)
@@ -143,6 +163,15 @@ def test_a_long_prompt_that_came_while_others_ran_stalled_them() -> None:
     said = found(RULES, "SLT021", served(*ALONE, *began, LONG[0], *ended, LONG[1]))
     assert "all other answers wait 8.0 s" in said.sentence
     assert "task 99 |" in said.evidence[0].text
+
+
+def test_answers_that_are_slow_because_they_share_steps_did_not_stall() -> None:
+    """Some run alone at 47.5 tokens/s, some six at a time at 11.9; a long prompt beside them is told all the same."""
+    six = [request(slot, 20 + slot, 20, 300.0, 1600.0) for slot in range(6)]
+    began, ended = [one[0] for one in six], [one[1] for one in six]
+    said = found(RULES, "SLT021", served(*ALONE[:2], *began, LONG[0], *ended, LONG[1]), Severity.INFO)
+    assert "tokens/s" not in said.sentence
+    assert said.cost == Cost()
 
 
 def test_small_pieces_on_a_cpu_are_told_and_alarm_nobody() -> None:
@@ -172,28 +201,83 @@ def test_nobody_stalls_who_is_alone_and_nobody_knows_without_a_log() -> None:
     assert is_undecided(RULES, "SLT021", of(probe=probe(), server=server()))
 
 
-def test_prompts_that_are_read_much_slower_than_alone_share_their_batch() -> None:
-    crowded = log(requests=timings(prefill_tokens_per_s=(40.0, 80.0, 190.0)))
-    said = found(RULES, "SLT022", of(log=crowded, probe=probe()), Severity.INFO)
-    assert said.cost.ttft_share == pytest.approx(0.6)
-    found(RULES, "SLT022", of(log=crowded, probe=probe(), promise=Promise(0.5)))
+LARGE = probe(prompt_tokens=4000, prefill_tokens_per_s=10_000.0, decode_step_s=0.01, overhead_s=0.1)
+"""A GPU that reads 4,000 tokens in 0.4 s."""
+
+
+def beside(lines: list[str], probed: ProbeFacts = LARGE, **more: Any) -> Symptoms:
+    return replace(served(*lines), probe=probed, **more)
+
+
+def test_long_prompts_that_took_much_longer_than_alone_share_their_batch() -> None:
+    crowded = beside(crowd(3990, 1600.0))
+    said = found(RULES, "SLT022", crowded, Severity.INFO)
+    # 16 prompts: 25.6 s seen; alone 16 * 3990 tokens at 10,000/s, and a step of 10 ms for each: 6.544 s.
+    share = 1 - 6.544 / 25.6
+    assert f"about {100 * share:.0f} % of their time" in said.sentence
+    assert said.cost.ttft_share == pytest.approx(share * 1.6 / 1.7)
+    found(RULES, "SLT022", replace(crowded, promise=Promise(1.0)))
+
+
+def test_what_a_cache_left_of_a_prompt_is_not_held_against_a_long_one() -> None:
+    """80 tokens take a step of 30 ms, alone or not: 2,667 tokens/s, and a prompt of 4,000 is read at 10,000."""
+    assert is_undecided(RULES, "SLT022", beside(crowd(80, 30.0)))
+    assert is_undecided(RULES, "SLT022", beside(crowd(20, 30.0)))
+
+
+def test_the_fixed_cost_of_a_step_is_not_other_requests_work() -> None:
+    slow_steps = replace(LARGE, decode_step_s=0.03)
+    assert is_clear(RULES, "SLT022", beside(crowd(300, 60.0), slow_steps))
+
+
+def test_short_prompts_among_long_ones_do_not_make_these_slow() -> None:
+    mixed = crowd(3990, 420.0) + [line.replace("task ", "task 9") for line in crowd(10, 25.0, rounds=40)]
+    assert is_clear(RULES, "SLT022", beside(mixed))
+
+
+def test_prompts_behind_much_context_are_not_held_against_one_without() -> None:
+    short = probe(prompt_tokens=500, prefill_tokens_per_s=10_000.0, decode_step_s=0.01)
+    assert is_undecided(RULES, "SLT022", beside(crowd(16_000, 6400.0), short))
 
 
 def test_prompts_at_the_speed_that_they_have_alone_do_not_contend() -> None:
-    assert is_clear(RULES, "SLT022", of(log=log(requests=timings()), probe=probe()))
-    slow = timings(prefill_tokens_per_s=(40.0, 80.0, 190.0), most_busy_slots=1)
-    assert is_clear(RULES, "SLT022", of(log=log(requests=slow), probe=probe()))
+    assert is_clear(RULES, "SLT022", beside(crowd(3990, 420.0)))
+
+
+def test_prompts_that_had_nothing_beside_them_do_not_contend() -> None:
+    assert is_clear(RULES, "SLT022", beside(crowd(3990, 1600.0, at_once=1)))
 
 
 def test_contention_needs_a_log_and_a_probe_of_an_idle_server() -> None:
-    crowded = log(requests=timings(prefill_tokens_per_s=(40.0, 80.0, 190.0)))
-    assert is_undecided(RULES, "SLT022", of(log=crowded))
-    assert is_undecided(RULES, "SLT022", of(log=crowded, probe=probe(was_idle=False)))
+    lines = crowd(3990, 1600.0)
+    assert is_undecided(RULES, "SLT022", served(*lines))
+    assert is_undecided(RULES, "SLT022", beside(lines, replace(LARGE, was_idle=False)))
+    assert is_undecided(RULES, "SLT022", of(probe=LARGE))
 
 
 def test_a_prompt_that_alone_takes_longer_than_owed_is_named() -> None:
     said = found(RULES, "SLT024", of(log=log(requests=timings()), probe=probe(), promise=Promise(0.8)))
     assert "reading 200 tokens alone takes 1.0 s here (200 tokens/s), 0.8 s are owed" in said.sentence
+
+
+def test_a_prompt_alone_explains_what_it_takes_alone_and_not_the_whole_wait() -> None:
+    """3,990 tokens alone take 0.399 s; with others beside it was 1.6 s, and 0.1 s come before."""
+    said = found(RULES, "SLT024", beside(crowd(3990, 1600.0), promise=Promise(0.3)))
+    assert said.cost.ttft_s == pytest.approx(0.399)
+    assert said.cost.ttft_share == pytest.approx(0.399 / 1.7)
+
+
+def test_a_prompt_can_not_take_longer_alone_than_it_took_beside_others() -> None:
+    slow = replace(LARGE, prefill_tokens_per_s=1000.0)
+    assert is_clear(RULES, "SLT024", beside(crowd(3990, 1600.0), slow, promise=Promise(2.0)))
+    assert found(RULES, "SLT024", beside(crowd(3990, 1600.0), slow, promise=Promise(1.0))).cost.ttft_s == 1.6
+
+
+def test_what_a_prompt_takes_alone_is_a_bound_where_nothing_ever_ran_alone() -> None:
+    said = found(RULES, "SLT024", replace(served(*crowd(3990, 1600.0)), promise=Promise(1.0)))
+    assert "takes up to 1.6 s" in said.sentence
+    assert said.cost == Cost()
+    assert said.confidence is Confidence.POSSIBLE
 
 
 def test_a_prompt_in_time_or_one_that_nobody_is_owed_is_clear() -> None:

@@ -84,9 +84,15 @@ def test_connections_are_undecided_without_many_requests_and_their_time() -> Non
 
 
 def test_an_answer_that_comes_in_one_piece_was_held_back() -> None:
-    said = found(RULES, "SLT096", of(probe=probe(stream_s=0.01, stream_made_s=1.2)))
+    said = found(RULES, "SLT096", of(probe=probe(stream_s=0.01, stream_made_s=1.2, overhead_s=1.2)))
     assert "took the server 1.20 s came in within 0.01 s" in said.sentence
     assert said.cost.ttft_s == pytest.approx(1.19)
+    assert said.cost.ttft_share == pytest.approx(1.19 / 3.2)  # 1.2 s before the prompt is read, 2 s to read it
+
+
+def test_tokens_are_not_held_back_for_longer_than_the_first_of_them_took() -> None:
+    said = found(RULES, "SLT096", of(probe=probe(stream_s=0.01, stream_made_s=1.2, overhead_s=0.5)))
+    assert said.cost.ttft_s == pytest.approx(0.5)
 
 
 def test_an_answer_that_streams_is_clear() -> None:
@@ -100,8 +106,10 @@ def test_buffering_is_undecided_without_an_answer_of_some_length(given: dict[str
 
 
 def test_connecting_that_takes_a_part_of_the_wait_is_found() -> None:
-    said = found(RULES, "SLT097", of(probe=probe(connect_s=0.4, prefill_tokens_per_s=1000.0)))
-    assert said.cost.ttft_share == pytest.approx(0.4 / 0.808)
+    """A probe's requests connect anew, so that is in the 0.42 s before the prompt is read, which takes 0.4 s."""
+    said = found(RULES, "SLT097", of(probe=probe(connect_s=0.4, overhead_s=0.42, prefill_tokens_per_s=1000.0)))
+    assert said.cost.ttft_share == pytest.approx(0.4 / 0.82)
+    assert "takes 0.40 s of the 0.82 s" in said.sentence
 
 
 @pytest.mark.parametrize("connect_s", [0.0003, 0.05, 0.12], ids=["here", "in the country", "before a long prompt"])

@@ -8,6 +8,7 @@ from slotune.diagnose.rules.prefill import RULES
 from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.log_story import LogStory
+from slotune.llama.log_stream import LogReader
 from slotune.llama.server_answers import ModelMeta
 from tests.diagnose.rules.building import found, is_clear, is_undecided
 
@@ -50,3 +51,23 @@ def test_without_a_probe_a_device_or_a_word_about_experts_it_stays_open() -> Non
 
 def test_others_in_the_batch_say_nothing_about_a_prompt_alone() -> None:
     assert is_undecided(RULES, "SLT013", replace(L4, probe=replace(alone(100.0), was_idle=False)))
+
+
+def test_a_log_of_short_prompts_costs_no_more_than_those_took() -> None:
+    """100 tokens in a second, one at a time: no 512 tokens were ever read, so they can not have taken 5 s."""
+    lines = ["build: 11434 (1af25fa1) with cc for x86_64-linux-gnu", "srv  llama_server: model loaded"]
+    for task in range(20):
+        of_it = f"id  0 | task {task} |"
+        lines += [
+            f"slot launch_slot_: {of_it} processing task, is_child = 0",
+            f"slot print_timing: {of_it} prompt eval time = 1000.00 ms / 100 tokens",
+            f"slot print_timing: {of_it}        eval time = 600.00 ms / 11 tokens",
+            f"slot      release: {of_it} stop processing: n_tokens = 110, truncated = 0",
+        ]
+    reader = LogReader("server.log")
+    reader.feed("\n".join([*lines, ""]).encode())
+    (story,) = reader.finish()
+    said = found(RULES, "SLT013", replace(L4, log=replace(DENSE, requests=story.requests)))
+    assert "100 tokens alone take 1.00 s" in said.sentence
+    assert said.cost.ttft_s is not None
+    assert 0 < said.cost.ttft_s < 1

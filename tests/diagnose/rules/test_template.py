@@ -31,3 +31,4 @@ def test_the_template_is_undecided_without_a_probe_of_an_idle_server() -> None:
     assert is_undecided(RULES, "SLT075", of(log=log(requests=timings())))
     assert is_undecided(RULES, "SLT075", of(probe=probe(overhead_s=0.6, short_prompt_overhead_s=None)))
     assert is_undecided(RULES, "SLT075", of(probe=probe(overhead_s=0.6, was_idle=False)))
+    assert is_undecided(RULES, "SLT075", of(probe=probe(overhead_s=0.6, prefill_tokens_per_s=0.0)))

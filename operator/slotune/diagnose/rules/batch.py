@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -9,12 +10,14 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules import contention, settings, work
+from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.build_defaults import defaults_of
 from slotune.llama.log_story import Line, RequestTimings, Topic
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["CONTENTION", "ENTRIES", "PROMPT_ALONE_TOO_SLOW", "RULES"]
 
 PREFILL_IN_SMALL_PIECES: Final = Entry(
     id="SLT020",
@@ -43,20 +46,6 @@ NEIGHBOURS_STALL: Final = Entry(
     knobs=("batchSize",),
 )
 
-CONTENTION: Final = Entry(
-    id="SLT022",
-    code="Contention",
-    item=Item.BATCH,
-    title="Prompts wait for other prompts in the same batch",
-    cause="Prompts that arrive together share the batch, so each is read at a part of the speed that it has alone "
-    "(ggml-org/llama.cpp#4875).",
-    first="Raise --ubatch-size, so that the prompts of a step are read faster; then try fewer slots.",
-    avoid="Do not add slots: more prompts would then share the same step.",
-    verify="Measure at the same rate: prompt_ms of a request comes near to what the same prompt takes alone.",
-    knobs=("uBatchSize", "parallelSlots", "replicas"),
-    binds="TTFTContention",
-)
-
 PREFILL_BOUND: Final = Entry(
     id="SLT023",
     code="PrefillBound",
@@ -70,21 +59,7 @@ PREFILL_BOUND: Final = Entry(
     binds="TTFTPrefill",
 )
 
-PROMPT_ALONE_TOO_SLOW: Final = Entry(
-    id="SLT024",
-    code="PromptAloneTooSlow",
-    item=Item.BATCH,
-    title="Even alone on the server a prompt takes longer than is owed",
-    cause="At the speed of the idle server the prompt's own tokens take longer than the promised time to the first "
-    "token, so no rate is low enough and no number of replicas helps.",
-    first="Try a faster GPU or smaller weights, or shorten the prompts; or promise what this server can do.",
-    avoid="Do not search slots, caches or replicas: all of them only take waiting away, and here nobody waits.",
-    verify="Probe the idle server: prompt tokens divided by prefill speed must be under the promised time.",
-    knobs=("gpuClass", "variant"),
-    binds="TTFTPrefill",
-)
-
-ENTRIES: Final = (PREFILL_IN_SMALL_PIECES, NEIGHBOURS_STALL, CONTENTION, PREFILL_BOUND, PROMPT_ALONE_TOO_SLOW)
+ENTRIES: Final = (PREFILL_IN_SMALL_PIECES, NEIGHBOURS_STALL, PREFILL_BOUND, *contention.ENTRIES)
 
 USUAL_PIECE: Final = 512
 """llama-server's default of --ubatch-size: pieces of this size or more are nobody's mistake."""
@@ -94,11 +69,11 @@ FINER_STEP: Final = 512
 """--batch-size that gives running answers a token four times as often as the default does."""
 LONG_PAUSE_S: Final = 1.0
 """A reader notices when an answer stands still for a second."""
-HALVED: Final = 0.5
-"""The slowest tenth of answers at less than this part of the fastest tenth's speed was held up by something."""
-CROWDED: Final = 0.3
-"""Part of a prompt's time that goes to other prompts, from which trials call it contention."""
-
+WORTH_HALVING: Final = 0.5
+"""Smaller steps whose pauses are longer than this part of what they are help little."""
+BEYOND_SHARING: Final = 0.8
+"""Answers that take turns share the speed of one, and those in a batch lose less: below this part of such a share
+something else held them up."""
 _TIMINGS = re.compile(r"prompt eval time = +([\d.]+) ms / +(\d+) tokens")
 
 
@@ -115,8 +90,12 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided(f"--probe: pieces of {piece.value} tokens are small, and their speed says whether that costs")
     piece_s, step_s = piece.value / prefill.value, 1 / decode.value
     # A step of one token reads all the weights and computes next to nothing: what each piece would not need again.
-    saved = (1 - piece.value / USUAL_PIECE) * min(1.0, step_s / piece_s)
-    tokens = _prompt_tokens(symptoms)
+    fixed = min(1.0, step_s / piece_s)
+    saved = (1 - piece.value / USUAL_PIECE) * fixed
+    tokens = work.prompt_tokens(symptoms)
+    if tokens is not None and tokens > piece.value:
+        now, larger = math.ceil(tokens / piece.value), math.ceil(tokens / USUAL_PIECE)
+        saved = (now - larger) * fixed / (now * fixed + tokens / piece.value * (1 - fixed))
     evidence = (piece.evidence, prefill.evidence, decode.evidence)
     if saved < WORTH_SAVING:
         times = piece_s / step_s
@@ -127,14 +106,16 @@ def _small_pieces(symptoms: Symptoms) -> Finding | Clear | Undecided:
     pieces = "" if tokens is None else f" {tokens:,.0f} tokens in about {tokens / piece.value:.0f} pieces:"
     # Elsewhere a step of one token is computing and overhead too, so what larger pieces would save is not known.
     is_gpu = backend_of(symptoms) not in {None, Backend.CPU}
+    is_known = is_gpu and prefill.alone and decode.alone
+    at_most = f", so larger ones save at most {100 * saved:.0f} % of reading them" if is_known else ""
     return Finding(
         PREFILL_IN_SMALL_PIECES,
         f"prompts are read in pieces of {piece.value} tokens:{pieces} each takes {1e3 * piece_s:.0f} ms, of which "
-        f"reading the weights is up to {1e3 * min(step_s, piece_s):.0f} ms",
+        f"reading the weights is up to {1e3 * min(step_s, piece_s):.0f} ms{at_most}",
         evidence,
         Severity.WARNING if is_gpu else Severity.INFO,
-        Confidence.LIKELY if is_gpu else Confidence.POSSIBLE,
-        Cost(ttft_share=saved if is_gpu else None),
+        Confidence.LIKELY if is_known else Confidence.POSSIBLE,
+        Cost(ttft_share=saved * _reading_share(symptoms, tokens, prefill.value) if is_known else None),
         first=f"raise --ubatch-size from {piece.value} to {USUAL_PIECE}, and --batch-size to at least the same",
     )
 
@@ -149,28 +130,31 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear(f"no two of {requests.requests} requests ran at once")
     took_s, tokens = slowest
     batch = settings.batch_size(symptoms)
-    step = tokens if batch is None else min(batch.value, tokens)
+    batch = batch if batch is not None and batch.value > 0 else None
+    step = min(defaults_of(log.build).batch_size if batch is None else batch.value, tokens)
     pause_s, finer_s = took_s * step / tokens, took_s * min(FINER_STEP, tokens) / tokens
-    if pause_s < LONG_PAUSE_S:
-        return Clear(f"a step of the slowest prompt keeps others waiting for {pause_s:.2f} s", _line(requests))
-    if finer_s > HALVED * pause_s:
+    longest_s = took_s if batch is None else pause_s
+    if longest_s < LONG_PAUSE_S:
+        return Clear(f"a step of the slowest prompt keeps others waiting for {longest_s:.2f} s", _line(requests))
+    if finer_s > WORTH_HALVING * longest_s:
         return Clear(f"the slowest prompt has {tokens:,} tokens: smaller steps would be no shorter", _line(requests))
-    lost = _held_up(requests)
-    if batch is None and lost is None:
+    slowed = _held_up(requests)
+    if batch is None and (slowed is None or pause_s < LONG_PAUSE_S or finer_s > WORTH_HALVING * pause_s):
         return Undecided(f"--batch-size: a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
-    felt = "" if lost is None else f", and the slowest tenth of answers lost {100 * lost:.0f} % of their speed"
+    felt = "" if slowed is None else f", and {slowed}"
+    default = "" if batch is not None or tokens <= step else " at the default --batch-size"
     known = () if batch is None else (batch.evidence,)
     slow = log.seen.get(Topic.SLOW_PROMPT)
     beside = requests.example_beside is not None  # else the long prompt may well have been alone
     return Finding(
         NEIGHBOURS_STALL,
-        f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step, for which all "
-        f"other answers wait {pause_s:.1f} s{felt}",
+        f"a prompt of {tokens:,} tokens took {took_s:.1f} s, and up to {step:,} of them are one step{default}, for "
+        f"which all other answers wait {pause_s:.1f} s{felt}",
         (*_line(requests), *known, *(() if slow is None else (work.quoted(slow),))),
-        Severity.INFO if lost is None or not beside else Severity.WARNING,
-        Confidence.LIKELY if lost is not None and batch is not None and beside else Confidence.POSSIBLE,
-        Cost(speed_share=lost),
-        f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
+        Severity.INFO if slowed is None or not beside else Severity.WARNING,
+        Confidence.LIKELY if slowed is not None and batch is not None and beside else Confidence.POSSIBLE,
+        # Not counted: the log does not say which answers stood still, and smaller steps compute the prompt too.
+        first=f"start with --batch-size {FINER_STEP}: the pause falls to about {finer_s:.1f} s",
     )
 
 
@@ -183,66 +167,24 @@ def _line(requests: RequestTimings) -> tuple[Evidence, ...]:
     return () if example is None else (Evidence(Source.LOG, example.text, example.number),)
 
 
-def _held_up(requests: RequestTimings) -> float | None:
-    """Part of their speed that the slowest tenth of answers lost; None: all run at about one speed."""
-    spread = requests.decode_tokens_per_s
-    return None if spread is None or spread[0] >= HALVED * spread[2] else 1 - spread[0] / spread[2]
-
-
-def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    probe, log = symptoms.probe, symptoms.log
-    requests = None if log is None else log.requests
-    if probe is None or requests is None or requests.prefill_tokens_per_s is None or probe.prefill_tokens_per_s <= 0:
-        return Undecided("--probe, and a log of the server under load: --log FILE")
-    if not probe.was_idle:
-        return Undecided("--probe while nobody else uses the server")
-    usual, alone = requests.prefill_tokens_per_s[1], probe.prefill_tokens_per_s
-    share = 1 - usual / alone
-    evidence = (
-        Evidence(Source.LOG, f"median of {requests.requests} prompts: {usual:,.0f} tokens/s"),
-        Evidence(Source.PROBE, f"prompts alone: {alone:,.0f} tokens/s"),
-    )
-    if requests.most_busy_slots is not None and requests.most_busy_slots < 2:
-        return Clear("prompts have the server for themselves", evidence)
-    if share < CROWDED:
-        return Clear(f"prompts are read at {usual:,.0f} tokens/s, {alone:,.0f} alone", evidence)
-    promise = symptoms.promise
-    is_late = promise is not None and requests.prompt_ms / max(1, requests.requests) / 1e3 > promise.ttft_s
-    return Finding(
-        CONTENTION,
-        f"prompts are read at {usual:,.0f} tokens/s beside others and at {alone:,.0f} alone: {100 * share:.0f} % of "
-        "their time is other requests' work",
-        evidence,
-        Severity.WARNING if is_late else Severity.INFO,  # a server that is used well has some of this
-        Confidence.POSSIBLE,
-        Cost(ttft_share=share),
+def _held_up(requests: RequestTimings) -> str | None:
+    """How much slower some answers were than sharing steps makes them; None: that may be all there is to it."""
+    spread, most = requests.decode_tokens_per_s, requests.most_busy_slots or 1
+    if spread is None or spread[0] >= BEYOND_SHARING * spread[2] / most:
+        return None
+    return (
+        f"the slowest tenth of answers ran at {spread[0]:.3g} tokens/s, the fastest at {spread[2]:.3g}: more than "
+        f"sharing steps among {most} explains"
     )
 
 
-def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    promise, prefill, tokens = symptoms.promise, work.prefill_alone(symptoms), _prompt_tokens(symptoms)
-    if promise is None:
-        return Clear("no time to the first token is owed")
-    if prefill is None or tokens is None:
-        return Undecided("a log of answered requests, better with --probe")
-    alone_s = tokens / prefill.value
-    if alone_s <= promise.ttft_s:
-        words = f"{tokens:,.0f} tokens alone take {alone_s:.2f} s, {promise.ttft_s:g} s are owed"
-        return Clear(words, (prefill.evidence,))
-    return Finding(
-        PROMPT_ALONE_TOO_SLOW,
-        f"reading {tokens:,.0f} tokens alone takes {alone_s:.1f} s here ({prefill.value:,.0f} tokens/s), "
-        f"{promise.ttft_s:g} s are owed",
-        (prefill.evidence,),
-        confidence=Confidence.LIKELY,
-        cost=Cost(alone_s, 1.0),
-    )
-
-
-def _prompt_tokens(symptoms: Symptoms) -> float | None:
-    """Mean tokens that a prompt leaves to compute; None: no request was logged."""
-    requests = None if symptoms.log is None else symptoms.log.requests
-    return requests.prompt_tokens / requests.requests if requests is not None and requests.requests else None
+def _reading_share(symptoms: Symptoms, tokens: float | None, tokens_per_s: float) -> float:
+    """Part of the time to the first token that goes into reading the prompt, by a probe of what comes before."""
+    probe = symptoms.probe
+    if probe is None:
+        return 1.0
+    reading_s = (probe.prompt_tokens if tokens is None else tokens) / tokens_per_s
+    return reading_s / (reading_s + max(0.0, probe.overhead_s)) if reading_s > 0 else 0.0
 
 
 def _slowest_prompt(requests: RequestTimings) -> tuple[float, int] | None:
@@ -255,6 +197,5 @@ def _slowest_prompt(requests: RequestTimings) -> tuple[float, int] | None:
 RULES: Final = (
     Rule(PREFILL_IN_SMALL_PIECES.id, Item.BATCH, _small_pieces),
     Rule(NEIGHBOURS_STALL.id, Item.BATCH, _neighbours_stall),
-    Rule(CONTENTION.id, Item.BATCH, _contention),
-    Rule(PROMPT_ALONE_TOO_SLOW.id, Item.BATCH, _prompt_alone_too_slow),
+    *contention.RULES,
 )

@@ -118,7 +118,7 @@ def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("tokens come in as they are made", (came, made))
     if probe.stream_made_s < STREAM_S:
         return Undecided("--probe of a longer answer: this one was over too soon to tell")
-    held_s = probe.stream_made_s - probe.stream_s
+    held_s = min(probe.stream_made_s - probe.stream_s, probe.overhead_s)  # that is in what came before it, for a client
     first_token_s = probe.overhead_s + reading_s
     return Finding(
         PROXY_BUFFERS,
@@ -126,7 +126,7 @@ def _proxy_buffers(symptoms: Symptoms) -> Finding | Clear | Undecided:
         f"tokens were held back for about {held_s:.2f} s",
         (came, made),
         confidence=Confidence.LIKELY,
-        cost=Cost(held_s, min(1.0, held_s / first_token_s)),
+        cost=Cost(held_s, held_s / first_token_s),
     )
 
 
@@ -136,14 +136,15 @@ def _reconnects(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if probe is None or reading_s is None or probe.connect_s is None:
         return Undecided("--probe, sent the way that users' requests go")
     seen = Evidence(Source.PROBE, f"a new connection: {probe.connect_s:.3f} s")
-    first_token_s = probe.connect_s + probe.overhead_s + reading_s
+    # Each request of a probe connects anew, so its overhead has that in it; both are medians, of different ones.
+    first_token_s = max(probe.connect_s, probe.overhead_s) + reading_s
     share = probe.connect_s / first_token_s
     if probe.connect_s < FELT_S or share < LARGE_PART:
         return Clear(f"a new connection takes {1e3 * probe.connect_s:.0f} ms", (seen,))
     return Finding(
         KEEP_ALIVE_RECONNECTS,
-        f"a new connection takes {probe.connect_s:.2f} s of the {first_token_s:.2f} s to the first token, and "
-        "llama-server closes each after 5 s of silence or 100 requests",
+        f"a new connection takes {probe.connect_s:.2f} s of the {first_token_s:.2f} s to the first token of a request "
+        "that has to make one, and llama-server closes each after 5 s of silence or 100 requests",
         (seen,),
         confidence=Confidence.LIKELY,
         cost=Cost(probe.connect_s, share),

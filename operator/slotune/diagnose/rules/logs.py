@@ -8,6 +8,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
+from slotune.diagnose.request_cost import Precision, request_cost_of
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory, Topic
@@ -34,12 +35,14 @@ DEBUG: Final = 5
 DEFAULT: Final = 3
 LINE_S: Final = 20e-6
 """Seconds of CPU time for one line, writing it included: build 11549, 22 lines for each token of a streamed answer."""
+MOST_LINES: Final = 30
+"""For each token. What goes beyond was written while loading, or for requests whose times the log does not have."""
 
 
 def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     if log is not None and (log.count(Topic.DEBUG_LINE) or (log.verbosity or 0) >= DEBUG):
-        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),), cost=_cost(log))
+        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),), cost=_cost(symptoms, log))
     if log is not None and log.verbosity is not None:
         return Clear(f"the log has no line that only -lv {DEBUG} would print")
     verbose, level = settings.stated(symptoms, "-v"), settings.number(symptoms, "-lv", DEFAULT)
@@ -60,12 +63,18 @@ def _said(log: LogStory) -> str:
     return words
 
 
-def _cost(log: LogStory) -> Cost:
-    """What the lines took of the time that the requests in the log took."""
-    requests = log.requests
-    worked_s = 0.0 if requests is None else (requests.prompt_ms + requests.predicted_ms) / 1e3
-    lines_s = LINE_S * log.count(Topic.DEBUG_LINE)
-    return Cost(speed_share=min(1.0, lines_s / worked_s) if worked_s > 0 else None)
+def _cost(symptoms: Symptoms, log: LogStory) -> Cost:
+    """About what the lines took of the time in which the server was at work.
+
+    Requests that share a step share its time: the sum of theirs is more than that. Without a word on how many shared
+    one there is only a bound on it, and nothing is counted.
+    """
+    request, requests = request_cost_of(symptoms), log.requests
+    if requests is None or isinstance(request, str) or request.precision is Precision.AT_MOST:
+        return Cost()
+    worked_s = request.total_s * requests.requests
+    lines = min(log.count(Topic.DEBUG_LINE), MOST_LINES * requests.predicted_tokens)
+    return Cost(speed_share=LINE_S * lines / worked_s if LINE_S * lines < worked_s else None)
 
 
 def _shown(log: LogStory) -> Evidence:

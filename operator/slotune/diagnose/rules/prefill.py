@@ -56,20 +56,29 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
         return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
     if seen is None or not seen.alone or seen.tokens_per_s <= 0:
         return Undecided("--probe: how fast one prompt is read alone")
-    tokens = PROMPT_TOKENS if symptoms.probe is None else symptoms.probe.prompt_tokens
+    tokens = _tokens(symptoms)
     # GPUs that take turns read a short prompt one after the other.
     took, floor = tokens / seen.tokens_per_s, roofline.devices.in_turn * tokens / at_most
     usual = TIMES_THE_FLOOR * times_the_usual(symptoms, roofline) * floor + BESIDE_S
     if took <= usual:
         return Clear(f"{tokens:,} tokens alone take {seconds(took)}, the arithmetic {seconds(floor)}", (seen.evidence,))
+    before_s = 0.0 if symptoms.probe is None else max(0.0, symptoms.probe.overhead_s)
     return Finding(
         PREFILL_FAR_BELOW,
         f"{tokens:,} tokens alone take {seconds(took)} to read, {roofline.device or 'the GPU'} can compute them in "
         f"{seconds(floor)}",
         (seen.evidence, *roofline.evidence),
         confidence=Confidence.LIKELY,
-        cost=Cost(took - usual, (took - usual) / took),
+        cost=Cost(took - usual, (took - usual) / (took + before_s)),
     )
+
+
+def _tokens(symptoms: Symptoms) -> int:
+    """Of a prompt: the probe's, else of a mean one in the log."""
+    if symptoms.probe is not None:
+        return symptoms.probe.prompt_tokens
+    requests = None if symptoms.log is None else symptoms.log.requests
+    return PROMPT_TOKENS if requests is None else round(requests.prompt_tokens / max(1, requests.requests))
 
 
 ENTRIES: Final = (PREFILL_FAR_BELOW,)

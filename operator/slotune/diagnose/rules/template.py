@@ -45,11 +45,12 @@ def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear(f"all that comes before reading a prompt takes {1e3 * probe.overhead_s:.0f} ms", (whole,))
     if not probe.was_idle:
         return Undecided("--probe while nobody else uses the server")
-    if probe.short_prompt_overhead_s is None:
-        return Undecided("--probe: no short prompt was answered, so the network's part is not known")
+    reading_s = work.reading_s(probe)
+    if probe.short_prompt_overhead_s is None or reading_s is None:
+        return Undecided("--probe: no short prompt was answered, or none timed, so the network's part is not known")
     extra_s = max(0.0, probe.overhead_s - probe.short_prompt_overhead_s)
     short = Evidence(Source.PROBE, f"before a prompt of a few tokens is read: {probe.short_prompt_overhead_s:.3f} s")
-    first_token_s = probe.overhead_s + (work.reading_s(probe) or 0.0)
+    first_token_s = probe.overhead_s + reading_s
     if extra_s < FELT_S or extra_s < LARGE_PART * first_token_s:
         return Clear(
             f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {1e3 * extra_s:.0f} ms", (whole, short)

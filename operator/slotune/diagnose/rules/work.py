@@ -5,6 +5,7 @@ Counters are read as differences between two looks where enough happened in betw
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,7 @@ __all__ = [
     "prefill_alone",
     "prefill_share",
     "pressed",
+    "prompt_tokens",
     "quoted",
     "reading_s",
     "total",
@@ -45,6 +47,8 @@ class Measured:
 
     value: float
     evidence: Evidence
+    alone: bool = False
+    """Whether nothing ran beside it: else a speed is at least this."""
 
 
 def quoted(seen: Seen) -> Evidence:
@@ -94,28 +98,40 @@ def user_speed(symptoms: Symptoms) -> Measured | None:
 
 def decode_alone(symptoms: Symptoms) -> Measured | None:
     """Tokens/s of one request with nothing beside it: the probe's, else the fastest tenth in the log."""
-    probe = symptoms.probe
-    if probe is not None and probe.decode_step_s > 1 / FASTEST:
+    probe, requests = symptoms.probe, None if symptoms.log is None else symptoms.log.requests
+    probed = logged = None
+    if probe is not None and 1 / FASTEST < probe.decode_step_s < math.inf:
         speed = 1 / probe.decode_step_s
-        return Measured(speed, Evidence(Source.PROBE, f"one request alone: {speed:.1f} tokens/s"))
-    requests = None if symptoms.log is None else symptoms.log.requests
-    if requests is None or requests.decode_tokens_per_s is None:
-        return None
-    speed = requests.decode_tokens_per_s[2]
-    return Measured(speed, Evidence(Source.LOG, f"fastest tenth of {requests.requests} answers: {speed:.1f} tokens/s"))
+        text = f"one request alone: {speed:.1f} tokens/s"
+        probed = Measured(speed, Evidence(Source.PROBE, text), probe.was_idle)
+    if requests is not None and requests.decode_tokens_per_s is not None:
+        speed = requests.decode_tokens_per_s[2]
+        text = f"fastest tenth of {requests.requests} answers: {speed:.1f} tokens/s"
+        logged = Measured(speed, Evidence(Source.LOG, text), requests.most_busy_slots == 1)
+    return _nearest(probed, logged)
 
 
 def prefill_alone(symptoms: Symptoms) -> Measured | None:
     """Prompt tokens/s with nothing beside them: the probe's, else the fastest tenth in the log."""
-    probe = symptoms.probe
+    probe, requests = symptoms.probe, None if symptoms.log is None else symptoms.log.requests
+    probed = logged = None
     if probe is not None and 0 < probe.prefill_tokens_per_s < FASTEST:
         speed = probe.prefill_tokens_per_s
-        return Measured(speed, Evidence(Source.PROBE, f"prompts alone: {speed:,.0f} tokens/s"))
-    requests = None if symptoms.log is None else symptoms.log.requests
-    if requests is None or requests.prefill_tokens_per_s is None:
-        return None
-    speed = requests.prefill_tokens_per_s[2]
-    return Measured(speed, Evidence(Source.LOG, f"fastest tenth of {requests.requests} prompts: {speed:,.0f} tokens/s"))
+        text = f"prompts alone: {speed:,.0f} tokens/s"
+        probed = Measured(speed, Evidence(Source.PROBE, text), probe.was_idle)
+    if requests is not None and requests.prefill_tokens_per_s is not None:
+        speed = requests.prefill_tokens_per_s[2]
+        text = f"fastest tenth of {requests.requests} prompts: {speed:,.0f} tokens/s"
+        logged = Measured(speed, Evidence(Source.LOG, text), requests.most_busy_slots == 1)
+    return _nearest(probed, logged)
+
+
+def _nearest(probed: Measured | None, logged: Measured | None) -> Measured | None:
+    """A probe that had the server to itself; else the faster, since what ran beside either made it slower."""
+    if probed is not None and probed.alone:
+        return probed
+    known = [one for one in (probed, logged) if one is not None]
+    return max(known, key=lambda one: one.value, default=None)
 
 
 def cached_share(symptoms: Symptoms) -> tuple[float, int, Evidence] | None:
@@ -162,6 +178,12 @@ def prefill_share(symptoms: Symptoms) -> float | None:
     if (prompt is None or predicted is None) and requests is not None:
         prompt, predicted = requests.prompt_ms, requests.predicted_ms
     return prompt / (prompt + predicted) if prompt and predicted is not None else None
+
+
+def prompt_tokens(symptoms: Symptoms) -> float | None:
+    """Mean tokens that a prompt leaves to compute; None: no request was logged."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    return requests.prompt_tokens / requests.requests if requests is not None and requests.requests else None
 
 
 def reading_s(probe: ProbeFacts) -> float | None:

@@ -40,9 +40,10 @@ def test_one_look_says_how_it_is_and_no_more(tmp_path: Path) -> None:
         ("0.00.1 I srv load_model: loading model 'm.gguf'\n", "holds no line"),
         ("/proc/uptime:1000.00 1\n", "says nothing of a process"),
         (printed(look(name="sh")), "'sh', which only starts the server"),
+        (printed(look(name="python3", own_mib=6, mapped_mib=0, resident_mib=0)), "a process of 6 MiB, no server"),
         (printed(look(), look(name="python3", at_s=1005)), "several processes"),
     ],
-    ids=["empty", "without paths", "a log", "no process", "a shell", "two processes"],
+    ids=["empty", "without paths", "a log", "no process", "a shell", "what started it", "two processes"],
 )
 def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = written(tmp_path, text)

@@ -21,6 +21,8 @@ __all__ = ["FLAG", "LARGEST_BYTES", "read_proc_file"]
 FLAG: Final = "--proc"
 LARGEST_BYTES: Final = 16 * 2**20
 """Bytes that are read: a server of 80 GB maps a thousand areas, which take 1 MB a look."""
+SMALLEST_BYTES: Final = 32 * 2**20
+"""No server is smaller: the program with its libraries takes that much."""
 _LINE: Final = re.compile(r"(/(?:proc|sys/fs/cgroup)/[\w./-]+):(.*)")
 _OTHERS: Final = frozenset({"sh", "bash", "ash", "dash", "tini", "dumb-init", "catatonit", "pause", "s6-svscan"})
 """What starts a server, and is none."""
@@ -45,11 +47,19 @@ def read_proc_file(path: Path) -> HostFacts:
         if look.name in _OTHERS:
             cure = f"is of the process {look.name!r}, which only starts the server: take that of llama-server's own PID"
             raise InvalidInputError(FLAG, path, cure)
+        if not look.mapped_weights_bytes and look.resident_bytes is not None and _size(look) < SMALLEST_BYTES:
+            size = f"{_size(look) / 2**20:.0f} MiB"
+            cure = f"is of a process of {size}, no server with a model: take that of the server itself"
+            raise InvalidInputError(FLAG, path, cure)
         if look.swapped_bytes is None and look.major_faults is None:
             raise InvalidInputError(FLAG, path, f"says nothing of a process (VmSwap of /proc/PID/status): {_CURE}")
     if len({look.name for look in looks if look.name}) > 1:
         raise InvalidInputError(FLAG, path, "is of several processes: take that of one server")
     return HostFacts(looks[0], looks[-1] if _is_later(looks[0], looks[-1]) else None)
+
+
+def _size(look: MemoryLook) -> int:
+    return (look.resident_bytes or 0) + (look.swapped_bytes or 0)
 
 
 def _is_later(first: MemoryLook, last: MemoryLook) -> bool:

@@ -53,6 +53,21 @@ class Running:
         self.statuses.append(answer.status_code)
         return answer.status_code
 
+    async def chat(
+        self, client: httpx.AsyncClient, messages: Sequence[dict[str, str]], tokens: int, *, stream: bool
+    ) -> str:
+        """One turn of a conversation, as a chat's client asks for it; the text of the answer."""
+        body = {"messages": list(messages), "max_tokens": tokens, "ignore_eos": True, "stream": stream}
+        # The server closes a connection behind a stream, which a client that asks at once may not have seen yet.
+        headers = {"Connection": "close"} if stream else {}
+        async with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
+            self.statuses.append(answer.status_code)
+            said = await answer.aread()
+        if not stream:
+            return str(json.loads(said)["choices"][0]["message"]["content"] or "")
+        events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith(b"data: {")]
+        return "".join(part["delta"].get("content") or "" for event in events for part in event["choices"])
+
     async def until_busy(self, client: httpx.AsyncClient, slots: int) -> None:
         """Wait until so many slots are at work."""
         deadline = time.monotonic() + LONGEST_S

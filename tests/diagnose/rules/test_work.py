@@ -173,3 +173,34 @@ def test_the_part_of_a_log_in_which_a_slot_works_counts_all_slots() -> None:
     story = log(requests=timings(40), seconds=60.0)  # 120 s of work
     assert work.pressed(story, 4) == pytest.approx(0.5)
     assert work.pressed(log(requests=timings(40), seconds=None), 4) is None
+
+
+def test_the_last_steps_of_many_millions_say_nothing_by_a_rounded_mean() -> None:
+    """3 slots in each of 100,000,000 steps, and in the 25 after them: rounding alone moves their mean by 3."""
+    name = "n_busy_slots_per_decode"
+    young = server(
+        metrics=metrics(**{name: 3.0, "n_decode_total": 1000}),
+        metrics_later=metrics(**{name: 2.9, "n_decode_total": 1100}),
+    )
+    old = server(
+        metrics=metrics(**{name: 3.0, "n_decode_total": 100_000_000}),
+        metrics_later=metrics(**{name: 2.9999998, "n_decode_total": 100_000_025}),
+    )
+    now, ever = work.busy_slots(young), work.busy_slots(old)
+    assert now is not None
+    assert now.value == pytest.approx(1.9)
+    assert ever is not None
+    assert "since the start" in str(ever.evidence)
+
+
+def test_a_probe_that_was_not_alone_gives_way_to_a_faster_tenth_of_the_log() -> None:
+    story = log(requests=timings(prefill_tokens_per_s=(100.0, 300.0, 500.0)))
+    crowded, alone = of(log=story, probe=probe(was_idle=False)), of(log=story, probe=probe())
+    for symptoms, speed, is_alone in ((crowded, 500.0, False), (alone, 200.0, True)):
+        read = work.prefill_alone(symptoms)
+        assert read is not None
+        assert (read.value, read.alone) == (speed, is_alone)
+
+
+def test_a_slot_is_at_work_for_no_more_than_all_of_a_log_that_begins_late() -> None:
+    assert work.pressed(log(requests=timings(40), seconds=60.0), 1) == 1.0

@@ -35,6 +35,10 @@ ENOUGH_TOKENS: Final = 50
 """Of which a speed is told: one answer of a usual length."""
 ENOUGH_STEPS: Final = 20
 """Decodes of which a mean is told."""
+ROUNDED: Final = 2e-7
+"""The server makes that mean with numbers of 24 bits: after millions of steps little is known of the last few."""
+SURE_TO: Final = 0.1
+"""Slots."""
 FASTEST: Final = 1e7
 """Tokens/s that no server reaches: a time that says so was not measured."""
 MANY_REQUESTS: Final = 10
@@ -160,7 +164,8 @@ def busy_slots(server: ServerLook) -> Measured | None:
         before, after = server.metrics.get(name) or 0.0, server.metrics_later.get(name) or 0.0
         earlier, later = server.metrics.get(decodes) or 0.0, server.metrics_later.get(decodes) or 0.0
         mean = (after * later - before * earlier) / steps  # the gauge is the mean since the start
-        return Measured(mean, Evidence(Source.METRICS, f"{name} in {steps:,.0f} steps in between: {mean:.1f}"))
+        if ROUNDED * after * later <= SURE_TO * steps and mean >= 0:
+            return Measured(mean, Evidence(Source.METRICS, f"{name} in {steps:,.0f} steps in between: {mean:.1f}"))
     steps, mean_ever = total(server, decodes), total(server, name)
     if steps is None or mean_ever is None or steps < ENOUGH_STEPS:
         return None
@@ -196,4 +201,5 @@ def pressed(log: LogStory, slots: int) -> float | None:
     """Part of the log's time, start-up and pauses in it, in which a slot was at work; None without time stamps."""
     if log.requests is None or not log.seconds or log.seconds <= 0 or slots < 1:
         return None
-    return (log.requests.prompt_ms + log.requests.predicted_ms) / 1e3 / log.seconds / slots
+    # A log that begins after its server did holds times of requests that were taken up before.
+    return min(1.0, (log.requests.prompt_ms + log.requests.predicted_ms) / 1e3 / log.seconds / slots)

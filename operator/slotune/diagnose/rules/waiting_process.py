@@ -26,7 +26,8 @@ def needs_look(symptoms: Symptoms) -> str:
     """How to bring what decides."""
     if symptoms.pod is None:
         look = _LOOK.format(pid="PID")
-        return f"--proc FILE, with what this prints where the server (PID) runs, while it works: {look}"
+        here = "" if symptoms.server is not None else " (or --url by 127.0.0.1 on its machine)"
+        return f"--proc FILE{here}, with what this prints where the server (PID) runs, while it works: {look}"
     look = _LOOK.format(pid=1)
     return (
         f"--proc FILE, with what this prints while it works: kubectl exec {symptoms.pod.name} -- sh -c '{look}' "

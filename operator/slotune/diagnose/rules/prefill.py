@@ -66,7 +66,7 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
     return Finding(
         PREFILL_FAR_BELOW,
         f"{tokens:,} tokens alone take {seconds(took)} to read, {roofline.device or 'the GPU'} can compute them in "
-        f"{seconds(floor)}",
+        f"{seconds(floor)}, and up to {seconds(usual)} would be usual",
         (seen.evidence, *roofline.evidence),
         confidence=Confidence.LIKELY,
         cost=Cost(took - usual, (took - usual) / (took + before_s)),

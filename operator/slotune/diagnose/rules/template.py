@@ -7,7 +7,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
+from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.rules import work
 from slotune.diagnose.symptoms import Symptoms
 
@@ -61,6 +61,7 @@ def _slow_template(symptoms: Symptoms) -> Finding | Clear | Undecided:
         f"the template and tokenizing of {probe.prompt_tokens:,} tokens take {extra_s:.2f} s of the "
         f"{first_token_s:.2f} s to the first token",
         (whole, short, *tokenized),
+        confidence=Confidence.LIKELY,  # sending a longer prompt takes longer as well
         cost=Cost(extra_s, extra_s / first_token_s),
     )
 

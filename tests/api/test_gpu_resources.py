@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from slotune.api.gpu_resources import devices_in, is_gpu_class, is_gpu_resource
+from slotune.api.gpu_resources import devices_in, is_gpu_class, is_gpu_part, is_gpu_resource
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,32 @@ def test_a_part_of_a_device_is_none_however_much(name: str) -> None:
 def test_beyond_a_hundred_percent_there_are_several(amount: int, want: int) -> None:
     names = ("koordinator.sh/gpu", "koordinator.sh/gpu-core", "tencent.com/vcuda-core")
     assert {devices_in(name, Decimal(amount)) for name in names} == {want}
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.40gb.me", 2), ("amd.com/cpx_nps4", 1),
+        ("amd.com/dpx_nps1", 8), ("nvidia.com/gpucores", 30), ("volcano.sh/vgpu-cores", 50), ("aliyun.com/gpu-core.percentage", 25),
+        ("koordinator.sh/gpu", 50), ("koordinator.sh/gpu-core", 150), ("tencent.com/vcuda-core", 20),
+    ],
+)  # fmt: skip
+def test_a_partition_or_a_share_of_the_cores_has_a_part_of_the_bandwidth(name: str, amount: int) -> None:
+    assert is_gpu_part(name, Decimal(amount))
+    assert not is_gpu_part(name, Decimal(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        ("nvidia.com/gpu", 1), ("nvidia.com/gpu.shared", 1), ("amd.com/gpu", 2), ("amd.com/spx_nps1", 1),
+        ("nvidia.com/gpucores", 100), ("koordinator.sh/gpu", 200), ("nvidia.com/gpumem", 4000),
+        ("nvidia.com/gpumem-percentage", 50), ("koordinator.sh/gpu-memory-ratio", 50), ("cpu", 1),
+        ("example.com/migration", 1),
+    ],
+)  # fmt: skip
+def test_a_whole_device_has_all_of_its_bandwidth_whoever_shares_it(name: str, amount: int) -> None:
+    assert not is_gpu_part(name, Decimal(amount))
 
 
 @pytest.mark.parametrize(

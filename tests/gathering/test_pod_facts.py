@@ -68,6 +68,19 @@ def test_gpus_are_counted_in_devices(limits, want):
 
 
 @pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        pytest.param({"nvidia.com/mig-1g.5gb": 1, "cpu": "2"}, ("nvidia.com/mig-1g.5gb",), id="a slice"),
+        pytest.param({"nvidia.com/gpu": 1, "nvidia.com/gpucores": "30"}, ("nvidia.com/gpucores",), id="a share of it"),
+        pytest.param({"nvidia.com/gpu": 1}, (), id="all of it"),
+        pytest.param({"nvidia.com/mig-1g.5gb": "many"}, (), id="no number"),
+    ],
+)
+def test_what_a_pod_has_no_more_than_a_part_of_is_told(limits, want):
+    assert facts_of(container(resources={"limits": limits})).gpu_parts == want
+
+
+@pytest.mark.parametrize(
     ("request_", "want"),
     [
         pytest.param({"exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}, 2, id="of today"),

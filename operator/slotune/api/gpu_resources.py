@@ -12,7 +12,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-__all__ = ["devices_in", "is_gpu_class", "is_gpu_resource"]
+__all__ = ["devices_in", "is_gpu_class", "is_gpu_part", "is_gpu_resource"]
 
 _DEVICE: Final = re.compile(
     r"(^|[-._])[vs]{0,2}(gpus?|mig|i915|xe|xpu|npu|tpus?|gaudi\d?|ascend\w*|mlu\d*|dcu(num)?|gcu|ppu|neuron(device)?|qaic"
@@ -31,6 +31,12 @@ _PERCENT: Final = frozenset(
 )
 """Resources of which 100 are one device."""
 
+_PART: Final = re.compile(r"(^|[-._])(mig(?=[-._]|\d|$)|[dtqc]px_nps\d)")
+"""NVIDIA's and AMD's names of partitions, each with a part of the memory and of its bandwidth."""
+
+_CORES: Final = re.compile(r"(^|[-._]|gpu|cuda)v?(cores?|percent(age)?)(?=[-._]|$)")
+"""Names of a time share of a device's multiprocessors, in percent of one."""
+
 _NO_GPU_CLASS: Final = re.compile(
     r"(^|[-._/])(nic|net|network|dranet|rdma|roce|ib|infiniband|sriov|cpu|memory|fpga)(?=[-._/]|$)"
 )
@@ -48,6 +54,19 @@ def devices_in(name: str, amount: Decimal) -> int:
         return math.ceil(amount / 100) if amount > 100 else 0
     kind = name.lower().partition("/")[2]
     return int(amount) if is_gpu_resource(name) and not _SHARE.search(kind) else 0
+
+
+def is_gpu_part(name: str, amount: Decimal) -> bool:
+    """Whether ``amount`` of an extended resource lets a pod use no more than a part of a device's bandwidth.
+
+    True of hardware partitions and of a share of its cores; not of memory alone, nor of a device in turns with others.
+    """
+    kind = name.lower().partition("/")[2]
+    if not is_gpu_resource(name) or amount <= 0:
+        return False
+    if name in _PERCENT or _CORES.search(kind):
+        return "mem" not in kind and amount % 100 != 0
+    return _PART.search(kind) is not None
 
 
 def is_gpu_class(device_class: str) -> bool:

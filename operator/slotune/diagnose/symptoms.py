@@ -105,6 +105,8 @@ class PodFacts:
     memory_limit_bytes: int | None = None
     gpus: int = 0
     """Devices that its containers ask for."""
+    gpu_parts: tuple[str, ...] = ()
+    """Resources by which they ask for a part of a device: ``nvidia.com/mig-1g.5gb``. A node's labels name the whole."""
     restarts: int = 0
     last_exit: tuple[str, int] | None = None
     """(reason, exit code) of the last container that ended."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
-from slotune.api.gpu_resources import devices_in, is_gpu_resource
+from slotune.api.gpu_resources import devices_in, is_gpu_part, is_gpu_resource
 from slotune.api.quantities import QuantityError, parse_bytes, parse_quantity
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.symptoms import NodeFacts, PodFacts
@@ -80,6 +81,7 @@ def pod_facts(
         cpu_request=_cores(_amount(pod, spec, "requests", "cpu")),
         memory_limit_bytes=_bytes(_amount(pod, spec, "limits", "memory")),
         gpus=max(_gpus(pod), claimed_gpus),
+        gpu_parts=tuple(sorted({name for name, amount in _limits(pod) if is_gpu_part(name, amount)})),
         restarts=0 if own is None else own.restarts,
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
         last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),
@@ -128,15 +130,20 @@ def _amount(pod: Object, container: Object, kind: str, resource: str) -> str | N
 def _gpus(pod: Object) -> int:
     """Devices of all containers together; a pod that asks for a part of one has one."""
     devices, parts = 0, 0
+    for name, amount in _limits(pod):
+        devices += devices_in(name, amount)
+        parts += bool(amount) and is_gpu_resource(name)
+    return devices or min(parts, 1)
+
+
+def _limits(pod: Object) -> Iterator[tuple[str, Decimal]]:
+    """(resource, amount) of each container; what is no amount is left out."""
     for one in _list(_part(pod, "spec"), "containers"):
         for name, text in _part(_part(one, "resources"), "limits").items():
             try:
-                amount = parse_quantity(str(text), name)
+                yield name, parse_quantity(str(text), name)
             except QuantityError:
                 continue
-            devices += devices_in(name, amount)
-            parts += bool(amount) and is_gpu_resource(name)
-    return devices or min(parts, 1)
 
 
 def _seconds_since(moment: datetime | None, now: datetime | None) -> float | None:

@@ -4,6 +4,8 @@ pages in swap, are found first."""
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -69,3 +71,54 @@ async def test_the_kernel_decides_whether_a_server_waits_for_its_memory(weights:
     assert "MiB a second of its weights" in again.sentence
     assert swap.ids[:1] == ["SLT037"]
     assert "SLT038" not in few.ids, "it was watched, and waited for nothing"
+
+
+async def test_weights_that_are_dropped_from_the_page_cache_are_found_first(weights: Path, tmp_path: Path) -> None:
+    async with (
+        running(weights / WEIGHTS["F16"], tmp_path, *FLAGS) as server,
+        server.used_by(1, lambda user, turn: text_of(4, (user, turn)), 4),
+    ):
+        pid = process_behind(server.url)
+        assert pid is not None
+        over = asyncio.Event()
+
+        async def drop() -> None:
+            while not over.is_set():
+                _drop_weights(pid)
+                await asyncio.sleep(0.1)
+
+        dropping = asyncio.create_task(drop())
+        try:
+            found = await diagnose("--url", server.url, "--log", str(server.log_path))
+        finally:
+            over.set()
+            await dropping
+    assert found.ids[:1] == ["SLT038"]
+    assert "MiB a second of" in found.sentence
+
+
+class _Range(ctypes.Structure):
+    """``struct iovec``."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_PIDFD_OPEN, _PROCESS_MADVISE, _PAGEOUT = 434, 440, 21
+"""System calls and an advice of Linux 5.10 and later, on all but the oldest architectures."""
+
+
+def _drop_weights(pid: int) -> None:
+    """Do to a process's mapped weights what the kernel does when memory is short: pages go, and are read again."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = libc.syscall(_PIDFD_OPEN, pid, 0)
+    if handle == -1:
+        pytest.skip(f"another process can't be advised here: {os.strerror(ctypes.get_errno())}")
+    try:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if line.endswith(".gguf"):
+                begin, end = (int(one, 16) for one in line.split(" ", 1)[0].split("-"))
+                part = _Range(begin, end - begin)
+                if libc.syscall(_PROCESS_MADVISE, handle, ctypes.byref(part), 1, _PAGEOUT, 0) == -1:
+                    pytest.skip(f"pages of another process can't be dropped here: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(handle)

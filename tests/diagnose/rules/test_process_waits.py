@@ -128,7 +128,9 @@ def test_weights_that_are_read_again_for_want_of_memory_are_found(folder: Path) 
 
 
 def test_pages_that_come_back_soon_after_they_were_dropped_are_a_want_of_memory(folder: Path) -> None:
-    found(RULES, "SLT038", of(host=host(folder, AT_WORK | {"faults": 9000, "refaults": 90_000})))
+    got = found(RULES, "SLT038", of(host=host(folder, AT_WORK | {"faults": 9000, "refaults": 90_000})))
+    assert got.sentence.endswith("dropped shortly before: others need the memory")
+    assert got.first is None, "its limit is not at fault"
 
 
 def test_reading_weights_for_the_first_time_is_no_want_of_memory(folder: Path) -> None:

@@ -90,20 +90,24 @@ def _watched(host: HostFacts) -> Finding | Clear | None:
         WEIGHTS_READ_AGAIN,
         f"{waits} of its weights{_of_room(host)}",
         told,
-        first=_larger(host.last.mapped_weights_bytes or 0, host.last.anonymous_bytes or 0),
+        first=_larger(last.mapped_weights_bytes or 0, last.anonymous_bytes or 0) if _is_beyond_room(host) else None,
     )
 
 
 def _is_short(host: HostFacts) -> bool:
-    """Whether there is no room for its mapped weights beside what else it needs."""
-    last = host.last
-    room = _room(host)
-    refaults = host.refaults_per_s
+    """Whether there is no room for its mapped weights, or pages are dropped that are needed soon after."""
+    refaults, stalled = host.refaults_per_s, host.last.stalled_percent
     return (
-        (room is not None and (last.mapped_weights_bytes or 0) + (last.anonymous_bytes or 0) > ALL_THERE * room)
+        _is_beyond_room(host)
         or (refaults is not None and refaults >= MIB)
-        or (last.stalled_percent is not None and last.stalled_percent >= STALLED_PERCENT)
+        or (stalled is not None and stalled >= STALLED_PERCENT)
     )
+
+
+def _is_beyond_room(host: HostFacts) -> bool:
+    room = _room(host)
+    needed = (host.last.mapped_weights_bytes or 0) + (host.last.anonymous_bytes or 0)
+    return room is not None and needed > ALL_THERE * room
 
 
 def _room(host: HostFacts) -> int | None:
@@ -115,6 +119,8 @@ def _of_room(host: HostFacts) -> str:
     mapped, room = host.last.mapped_weights_bytes, _room(host)
     if not mapped or not room:
         return ""
+    if not _is_beyond_room(host):
+        return ", which were dropped shortly before: others need the memory"
     return f": they take {mapped / MIB:,.0f} MiB, and it may use {room / MIB:,.0f}"
 
 

@@ -12,9 +12,11 @@ from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
 from slotune.diagnose.rules.load import RULES as LOAD_RULES
 from slotune.diagnose.rules.queue import RULES
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_story import Line, RequestTimings
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import (
     NOTHING,
+    SLOWEST,
     ask,
     found,
     is_clear,
@@ -231,3 +233,18 @@ def test_static_batching_is_undecided_without_the_arguments() -> None:
     assert is_undecided(RULES, "SLT057", of(log=log(requests=timings()), server=server()))
     hidden = log(facts={"config_files": ("/etc/llama.cpp/config.ini",)})
     assert is_undecided(RULES, "SLT057", of(pod=pod(), log=hidden))
+
+
+@pytest.mark.parametrize(
+    ("requests", "clear"),
+    [
+        (timings(40, most_busy_slots=1), True),
+        (timings(40, most_busy_slots=4, example=Line(9, SLOWEST.format(ms=1200, tokens=500))), True),
+        (timings(40, most_busy_slots=4, example=Line(9, SLOWEST.format(ms=9000, tokens=6000))), False),
+    ],
+    ids=["one at a time", "all in one step", "one that fills steps"],
+)
+def test_a_log_tells_that_no_prompt_fills_a_step(requests: RequestTimings, clear: bool) -> None:
+    symptoms = of(log=log(requests=requests, facts={"batch_size": 2048}))
+    assert is_clear(RULES, "SLT052", symptoms) == clear
+    assert is_undecided(RULES, "SLT052", symptoms) != clear

@@ -222,7 +222,7 @@ def _no_gpu(symptoms: Symptoms) -> Clear | Undecided:
         return Undecided(NEEDS_START)
     if log is not None and log.facts.model_buffers:
         if symptoms.pod is None and not said(log, details=True):
-            return Undecided(f"whether there is a GPU: {NEEDS_START}, or the server's machine")
+            return Undecided(f"{NEEDS_START} (it names the GPUs that were found), or --deployment NAME")
         return Clear("it computes on the CPU, and there is no GPU for it", (fact(log, "model_buffers", buffers(log)),))
     if symptoms.pod is not None:
         return Clear("the pod asks for no GPU", (asks_for_gpus(0),))

@@ -31,7 +31,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.flag_settings import FALSE
 from slotune.llama.log_story import LogStory, Topic
-from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, KV_PAIRS_ON_CPU, is_kernel_missing
+from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, is_kernel_missing
 
 __all__ = [
     "ENTRIES",
@@ -145,8 +145,8 @@ def _uncompiled(symptoms: Symptoms, pair: str, named: Evidence) -> Finding | Cle
             confidence=Confidence.LIKELY,
         )
     return Undecided(
-        f"whether b{number} was built with kernels for {pair} (GGML_CUDA_FA_ALL_QUANTS): compare its prompt speed with "
-        f"-ctk q8_0 -ctv q8_0; builds up to b{KV_PAIRS_ON_CPU} do not say, later ones log it"
+        f"a log of b{KV_PAIRS_CONVERTED} or later that holds the start and an answered request: b{number} does not say "
+        f"whether it was built with kernels for {pair} (GGML_CUDA_FA_ALL_QUANTS); or q8_0 for -ctk and -ctv"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -92,6 +93,8 @@ STATIC_BATCH: Final = Entry(
 
 ENTRIES: Final = (TOO_FEW_SLOTS, SLOTS_IDLE_WHILE_QUEUEING, UNFAIR_SLOTS, SCATTERED_SLOTS, STATIC_BATCH)
 
+TWO: Final = 2
+_READ: Final = re.compile(r"prompt eval time = .* / +(\d+) tokens")
 HALF_IDLE: Final = 0.75
 """Slots are many for the requests when less than this part of them works, as trials count it."""
 TWICE: Final = 1.5
@@ -156,7 +159,7 @@ def _idle_while_queueing(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if found.busy >= found.slots:
         return Clear("no slot is idle while requests wait", found.evidence)
     if len(found.deferred) < 2:
-        return Undecided("a second look: a slot may just have become free")
+        return Undecided("--watch 60: it tells a slot that just became free from one that nobody is let into")
     return Finding(
         SLOTS_IDLE_WHILE_QUEUEING,
         f"{_counted(found.deferred[-1], 'request')} though only {found.busy} of {_slots(found.slots)} are busy",
@@ -169,7 +172,7 @@ def _idle_while_queueing(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
     slots = None if symptoms.server is None else symptoms.server.slots
     if slots is None:
-        return Undecided("/slots of the busy server: --url")
+        return _none_waits(symptoms) or Undecided("/slots of the busy server: --url")
     if len(slots) < 2:
         return Clear("one slot has nobody to be unfair to")
     reading = [
@@ -192,8 +195,27 @@ def _unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
                     Confidence.POSSIBLE,
                 )
     if len(reading) < 2:
-        return Undecided("a look at /slots while several prompts are read at once")
+        return _none_waits(symptoms) or Undecided(
+            "--url while several prompts are read at once, or a log with -lv 4 that holds the start and these requests"
+        )
     return Clear(f"{len(reading)} prompts are read at once, none before an earlier one")
+
+
+def _none_waits(symptoms: Symptoms) -> Clear | None:
+    """Whether the log says that no prompt can have kept another waiting: for that it must fill steps whole."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is None or requests.most_busy_slots is None:
+        return None
+    most, batch, example = requests.most_busy_slots, settings.batch_size(symptoms), requests.example
+    if most < TWO:
+        return Clear(f"no two of {requests.requests} requests ran at once")
+    read = None if example is None else _READ.search(example.text)
+    if batch is None or example is None or read is None or most * int(read[1]) > batch.value:
+        return None
+    return Clear(
+        f"{most} prompts like the slowest ({int(read[1]):,} tokens) go into one step of {batch.value:,}: none fills it",
+        (Evidence(Source.LOG, example.text, example.number), batch.evidence),
+    )
 
 
 def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -34,7 +34,7 @@ _THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
 def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log, picks = symptoms.log, _picks(symptoms)
     if log is None or picks is None:
-        return Undecided(A_LOG)
+        return Clear(f"the server picks no slots: see {PINNED_SLOT.id}") if is_pinned(symptoms) else Undecided(A_LOG)
     similar, oldest = picks
     known = work.cached_share(symptoms)
     if oldest < OFTEN * (similar + oldest) or (known is not None and known[0] >= MOSTLY):

@@ -290,3 +290,12 @@ def test_a_context_that_is_unfit_for_what_nobody_asked_for_is_no_failure() -> No
     said = found(RULES, "SLT112", of(log=read(UNFIT.format(more="")), flags=("-m", "x", "--spec-type", "ngram-simple")))
     assert said.confidence is Confidence.CERTAIN
     assert found(RULES, "SLT112", of(log=read(UNFIT.format(more=DRAFT))))
+
+
+def test_a_build_that_counts_no_decodes_is_judged_by_its_slots() -> None:
+    held = {"requests_processing": 2.0, "prompt_tokens_total": 9000.0}
+    look = server(metrics=metrics(**held), metrics_later=metrics(**held), between_s=75.0)
+    assert "--no-slots" in needs(of(server=look))
+    at_work = (slot(0, decoded=7), slot(1, decoded=9))
+    found(RULES, "SLT110", of(server=replace(look, slots=at_work, slots_still_s=75.0)), Severity.CRITICAL)
+    assert is_clear(RULES, "SLT110", of(server=replace(look, slots=at_work, slots_still_s=0.0)))

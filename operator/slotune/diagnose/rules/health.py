@@ -146,7 +146,7 @@ def _still(symptoms: Symptoms, server: ServerLook) -> Finding | Clear | Undecide
 
 
 def _still_slots(symptoms: Symptoms, server: ServerLook) -> Finding | Clear | Undecided:
-    """A server without /metrics."""
+    """A server without /metrics, or without a count of decodes in it."""
     busy = [slot for slot in server.slots or () if slot.processing]
     if server.slots is not None and not busy:
         return Clear("it answers, and no request is being processed", (Evidence(Source.SLOTS, "no slot is busy"),))
@@ -177,7 +177,9 @@ def _unmoved(symptoms: Symptoms, server: ServerLook, first: Metrics, later: Metr
         )
         return Clear("requests are processed, and the counters grow", (grown,))
     if first.decodes is None:
-        return Undecided("a build that counts its decodes (n_decode_total)")
+        if server.slots is None:
+            return Undecided("/slots: start it without --no-slots, since this build does not count its decodes")
+        return _still_slots(symptoms, server)
     limit_s = _limit_s(symptoms)
     if server.between_s < limit_s:
         return Undecided(

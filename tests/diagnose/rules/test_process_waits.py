@@ -180,6 +180,15 @@ def test_layers_that_stay_on_the_cpu_beside_a_gpu_count(folder: Path) -> None:
     assert isinstance(ask(RULES, "SLT038", of(log=partly, node=NodeFacts("n", memory_bytes=8 * GIB))), type(got))
 
 
+def test_weights_that_were_repacked_for_the_cpu_are_not_needed_twice(folder: Path) -> None:
+    repacked = started(
+        folder,
+        "0.01.000.000 I load_tensors:   CPU_Mapped model buffer size =  4000.00 MiB",
+        "0.01.000.000 I load_tensors:   CPU_REPACK model buffer size =  3900.00 MiB",
+    )
+    assert is_clear(RULES, "SLT038", of(pod=pod(memory_limit_bytes=6 * GIB), log=repacked))
+
+
 def test_with_all_layers_on_a_gpu_the_page_cache_matters_to_nobody(folder: Path) -> None:
     on_gpu = started(
         folder,

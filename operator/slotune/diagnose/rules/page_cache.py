@@ -174,7 +174,10 @@ def _on_host(symptoms: Symptoms) -> tuple[int | None, int]:
     log = symptoms.log
     if log is not None and log.facts.model_buffers:
         facts = log.facts
-        return host_bytes(facts.model_buffers), host_bytes(facts.kv_buffers) + host_bytes(facts.compute_buffers)
+        mapped = sum(size for name, size in facts.model_buffers.items() if name.endswith("_Mapped"))
+        # What was repacked for the CPU is mapped as well, and its pages of the file are not needed any more.
+        weights = max(mapped, host_bytes(facts.model_buffers) - mapped)
+        return weights, host_bytes(facts.kv_buffers) + host_bytes(facts.compute_buffers)
     if backend_of(symptoms) is not Backend.CPU:
         return None, 0
     return weights_bytes(symptoms), 0

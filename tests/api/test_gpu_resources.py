@@ -49,8 +49,9 @@ def test_beyond_a_hundred_percent_there_are_several(amount: int, want: int) -> N
     ("name", "amount"),
     [
         ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.40gb.me", 2), ("amd.com/cpx_nps4", 1),
-        ("amd.com/dpx_nps1", 8), ("nvidia.com/gpucores", 30), ("volcano.sh/vgpu-cores", 50), ("aliyun.com/gpu-core.percentage", 25),
-        ("koordinator.sh/gpu", 50), ("koordinator.sh/gpu-core", 150), ("tencent.com/vcuda-core", 20),
+        ("amd.com/dpx_nps1", 8), ("nvidia.com/gpucores", 30), ("volcano.sh/vgpu-cores", 50),
+        ("aliyun.com/gpu-core.percentage", 25), ("koordinator.sh/gpu", 50), ("koordinator.sh/gpu-core", 150),
+        ("tencent.com/vcuda-core", 20),
     ],
 )  # fmt: skip
 def test_a_partition_or_a_share_of_the_cores_has_a_part_of_the_bandwidth(name: str, amount: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotune.diagnose.accelerators import known_accelerator
+from slotune.diagnose.accelerators import is_part_of_device, known_accelerator
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,10 @@ from slotune.diagnose.accelerators import known_accelerator
         ("Tesla V100-SXM2-32GB", 900e9),
         ("NVIDIA A100-SXM4-80GB", 2039e9),
         ("NVIDIA-A100-SXM4-40GB-SHARED", 1555e9),
-        ("NVIDIA H100 PCIe", 2000e9),
+        ("NVIDIA H100 PCIe", 2039e9),
         ("NVIDIA H100 80GB HBM3", 3350e9),
-        ("NVIDIA H200", 4800e9),
-        ("NVIDIA B200", 8000e9),
+        ("NVIDIA H200", 4917e9),
+        ("NVIDIA B200", 8192e9),
         ("NVIDIA GB10", 273e9),
         ("NVIDIA GeForce RTX 2080 Ti", 616e9),
         ("NVIDIA GeForce RTX 3060", 360e9),
@@ -36,7 +36,7 @@ from slotune.diagnose.accelerators import known_accelerator
         ("NVIDIA RTX A6000", 768e9),
         ("Quadro RTX 6000", 672e9),
         ("NVIDIA Jetson AGX Orin", 205e9),
-        ("AMD Instinct MI300X", 5300e9),
+        ("AMD Instinct MI300X", 5325e9),
         ("AMD Radeon RX 7900 XTX (RADV NAVI31)", 960e9),
         ("AMD Radeon RX 9070 XT", 645e9),
         ("AMD Radeon 8060S Graphics (RADV GFX1151)", 256e9),
@@ -51,6 +51,85 @@ def test_names_as_drivers_write_them_are_known(name: str, bandwidth: float):
     found = known_accelerator(name)
     assert found is not None
     assert found[0] == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [
+        ("NVIDIA GeForce RTX 3060", 360e9),  # 8 GB: 240
+        ("NVIDIA GeForce RTX 3080", 912e9),  # 10 GB: 760
+        ("NVIDIA GeForce RTX 3050 Laptop GPU", 224e9),  # 6 GB: 168
+        ("NVIDIA GeForce GTX 1060 6GB", 217e9),  # of most: 192
+        ("Apple M4 Max", 546e9),  # 32 cores: 410
+        ("Apple M5 Max", 614.4e9),  # 32 cores: 460
+        ("Intel(R) Arc(tm) A770 Graphics (DG2)", 560e9),  # 8 GB: 512
+        ("NVIDIA RTX 2000 Ada Generation", 256e9),  # by its sheet 224
+    ],
+)
+def test_of_several_memories_behind_one_name_the_fastest_bounds(name: str, bandwidth: float):
+    found = known_accelerator(name)
+    assert found is not None
+    assert found[0] == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [
+        ("NVIDIA-GeForce-RTX-4090", 1008e9),
+        ("NVIDIA GeForce RTX 5060 Laptop GPU", 384e9),
+        ("NVIDIA GeForce RTX 5060", 448e9),
+        ("NVIDIA A100-PCIE-40GB", 1555e9),
+        ("NVIDIA A100 80GB PCIe", 1935e9),
+        ("NVIDIA-A100-SXM-80GB", 2039e9),
+        ("NVIDIA H100 NVL", 3938e9),
+        ("NVIDIA H20", 4022e9),
+        ("NVIDIA H20-3e", 4917e9),
+        ("NVIDIA GH200 480GB", 4022e9),
+        ("NVIDIA GH200 144G HBM3e", 4917e9),
+        ("NVIDIA A10", 600e9),
+        ("NVIDIA L40", 864e9),
+        ("Tesla V100-SXM2-16GB", 900e9),
+        ("Tesla V100-SXM3-32GB", 981e9),
+        ("Tesla V100S-PCIE-32GB", 1134e9),
+        ("NVIDIA RTX 6000 Ada Generation", 960e9),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 1597e9),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 1792e9),
+        ("AMD Instinct MI210", 1638e9),
+        ("AMD Instinct MI250X / MI250", 1638e9),
+        ("AMD Instinct MI60 / MI50", 1024e9),
+        ("AMD Radeon PRO W7800 48GB", 864e9),
+        ("AMD Radeon PRO W7800", 576e9),
+        ("AMD Radeon RX 7900 XTX", 960e9),
+        ("Radeon 8060S Graphics", 256e9),
+        ("AMD Radeon 8060S Graphics (RADV STRIX_HALO)", 256e9),
+    ],
+)
+def test_a_variant_is_not_taken_for_another_one(name: str, bandwidth: float):
+    found = known_accelerator(name)
+    assert found is not None
+    assert found[0] == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", True),
+        ("NVIDIA-A100-SXM4-80GB-MIG-INVALID", True),
+        ("NVIDIA A100-SXM4-80GB 2g.20gb", True),
+        ("NVIDIA A10-4Q", True),
+        ("NVIDIA H200-1-18CME", True),
+        ("GRID T4-8Q", True),
+        ("AMD Instinct MI300X CPX", True),
+        ("NVIDIA A100-SXM4-40GB", False),
+        ("Tesla-T4-SHARED", False),
+        ("AMD Instinct MI300X SPX", False),
+        ("Apple M4 Max", False),
+    ],
+)
+def test_a_part_of_a_device_is_told_by_its_name(name: str, part: bool):
+    assert is_part_of_device(name) is part
+    assert (known_accelerator(name) is None) is part
 
 
 @pytest.mark.parametrize(
@@ -72,8 +151,16 @@ def test_names_as_drivers_write_them_are_known(name: str, bandwidth: float):
         "GRID T4-8Q",
         "Orin",
         "Apple M4 Ultra",
-        "Apple M5 Max",
+        "Apple M5 Ultra",
         "AMD Radeon Graphics",
+        "AMD Radeon Graphics (RADV GFX1151)",
+        "gfx1100",
+        "AMD Radeon RX 9070 GRE",
+        "NVIDIA RTX A2000 Embedded GPU",
+        "NVIDIA RTX PRO 4000 Blackwell SFF Edition",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA H100 64GB HBM2",
+        "Intel(R) Data Center GPU Max 1550",
         "AMD Radeon RX 7900 XT/7900 XTX/7900 GRE",
         "Intel(R) Arc(TM) A770M Graphics",
         "Intel(R) Arc(TM) 140V GPU",

@@ -2,6 +2,9 @@
 
 Split by layers, llama-server's default, the GPUs take turns with a token: each reads its own layers, so all of them
 together read no faster than one. Split by rows or tensors each reads its part of every matrix at the same time.
+
+A part of a device has a part of its bandwidth, though nvidia-smi and a node's labels may name the whole: where anybody
+says that it is a part, nothing is known but what was declared.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from slotune.diagnose.accelerators import known_accelerator
+from slotune.diagnose.accelerators import is_part_of_device, known_accelerator
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
@@ -44,7 +47,7 @@ class Devices:
     split: str | None
     """As ``-sm`` has it, where there are several; None: not known, or one."""
     unknown: str | None = None
-    """A name for which there are no figures."""
+    """What there are no figures for: a name, or ``nvidia.com/mig-1g.5gb of NVIDIA-A100-SXM4-40GB``."""
     declared: bool = False
     """Whether somebody stated the bandwidth, so that a name gives no more than operations/s."""
 
@@ -91,7 +94,9 @@ def devices_of(symptoms: Symptoms) -> Devices:
     if declared is None:
         return Devices(named, by, count, split, unknown)
     known = known_accelerator(declared.name)
-    if known is not None:
+    if _part(symptoms) is not None:
+        named, by = None, None
+    elif known is not None:
         named, by = GPUFacts(declared.name, *known), None
     if declared.bandwidth_bytes_per_s is not None and declared.flops_per_s is not None:
         by = None
@@ -110,6 +115,8 @@ def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | 
     log = symptoms.log
     if log is not None and log.facts.model_buffers and not log.facts.on_gpu:
         return None, None, None
+    if (part := _part(symptoms)) is not None:
+        return None, None, part
     unknown = None
     for names, evidence in _names(symptoms):
         known = [(figures, name) for name in names if (figures := known_accelerator(name)) is not None]
@@ -122,6 +129,16 @@ def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | 
         if evidence.source is Source.LOG:
             break  # what the server itself found is none of the devices that others name less exactly
     return None, None, unknown
+
+
+def _part(symptoms: Symptoms) -> str | None:
+    """The part of a device that it computes on, by a name that says so or by what its pod asks for; None: all of it."""
+    names = [name for several, _ in _names(symptoms) for name in several]
+    told = next((name for name in names if is_part_of_device(name)), None)
+    if told is not None or symptoms.pod is None or not symptoms.pod.gpu_parts:
+        return told
+    asked = " and ".join(symptoms.pod.gpu_parts)
+    return f"{asked} of {names[0]}" if names else asked
 
 
 def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:

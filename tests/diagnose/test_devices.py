@@ -1,0 +1,97 @@
+"""A part of a device is never taken for the whole, whoever names it: the pod, the node, nvidia-smi or the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slotune.diagnose.devices import accelerator_of, devices_of
+from slotune.diagnose.finding import Finding, Undecided
+from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules import decode
+from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts, ProbeFacts, ServerLook, Symptoms
+from slotune.llama.log_lines import LogFacts
+from slotune.llama.log_story import LogStory
+from slotune.llama.server_answers import ModelMeta
+from slotune.load.device_facts import DeviceFacts
+from tests.diagnose.rules.building import ask
+
+SLICE = "nvidia.com/mig-1g.5gb"
+A100 = "NVIDIA-A100-SXM4-40GB"
+NODE = NodeFacts("gpu-1", labels={"nvidia.com/gpu.product": A100})
+"""As it is labelled with slices of several sizes (mixed strategy)."""
+WHOLE = PodFacts("chat-0", gpus=1)
+SLICED = PodFacts("chat-0", gpus=1, gpu_parts=(SLICE,))
+EIGHT_B = ModelMeta("chat", parameters=8_000_000_000, size_bytes=4_900_000_000)
+SEVENTH = Symptoms(
+    "chat",
+    log=LogStory("log", LogFacts(experts=0)),
+    server=ServerLook("http://127.0.0.1:8080", model=EIGHT_B),
+    probe=ProbeFacts(4, 4000, 0.01, prefill_tokens_per_s=1000.0, decode_step_s=0.028),
+    node=NODE,
+)
+"""Weights of 4.9 GB at the speed of a slice with an eighth of the memory, 194 GB/s: about as fast as it can be."""
+
+
+def named(name: str) -> LogStory:
+    return LogStory("log", LogFacts(devices=(name,)))
+
+
+def test_a_slice_is_not_accused_of_being_slower_than_the_whole_gpu():
+    assert isinstance(ask(decode.RULES, "SLT012", replace(SEVENTH, pod=WHOLE)), Finding)
+    said = ask(decode.RULES, "SLT012", replace(SEVENTH, pod=SLICED))
+    assert isinstance(said, Undecided)
+    found = roofline_of(replace(SEVENTH, pod=SLICED))
+    assert isinstance(found, Roofline)
+    assert f"there are no figures for {SLICE} of {A100}" in "; ".join(found.sentences)
+
+
+@pytest.mark.parametrize("part", [SLICE, "amd.com/cpx_nps4", "nvidia.com/gpucores"])
+def test_what_a_pod_asks_for_counts_whoever_names_the_whole(part: str):
+    pod = replace(SLICED, gpu_parts=(part,))
+    for told in (
+        {"node": NODE},
+        {"device": DeviceFacts("NVIDIA A100-SXM4-40GB", samples=1)},
+        {"log": named("AMD Instinct MI300X")},
+        {"gpu": GPUFacts("NVIDIA L4")},
+    ):
+        found = devices_of(replace(Symptoms("chat", pod=pod), **told))  # type: ignore[arg-type]  # fields by name
+        assert found.gpu is None or found.gpu.bandwidth_bytes_per_s is None
+        assert found.unknown is not None
+        assert found.unknown.startswith(part)
+    assert devices_of(Symptoms("chat", pod=pod)).unknown == part
+
+
+def test_what_was_declared_of_a_part_counts():
+    declared = GPUFacts("slice", bandwidth_bytes_per_s=194e9)
+    found = devices_of(Symptoms("chat", pod=SLICED, node=NODE, gpu=declared))
+    assert found.gpu == declared
+    assert found.declared
+
+
+@pytest.mark.parametrize(
+    ("label", "device", "logged"),
+    [
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA A100-SXM4-40GB", None),
+        ("NVIDIA-A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+    ],
+    ids=["the node's label says so", "the server's log says so"],
+)
+def test_one_word_of_a_part_outweighs_all_that_name_the_whole(label: str, device: str, logged: str | None):
+    symptoms = Symptoms(
+        "chat",
+        pod=WHOLE,
+        node=replace(NODE, labels={"nvidia.com/gpu.product": label}),
+        device=DeviceFacts(device, samples=1),
+        log=None if logged is None else named(logged),
+    )
+    assert accelerator_of(symptoms) is None
+    assert "MIG" in (devices_of(symptoms).unknown or "")
+
+
+def test_a_gpu_in_turns_with_others_keeps_its_bound():
+    shared = replace(NODE, labels={"nvidia.com/gpu.product": "Tesla-T4-SHARED"})
+    found = accelerator_of(Symptoms("chat", pod=WHOLE, node=shared))
+    assert found is not None
+    assert found.bandwidth_bytes_per_s == 320e9

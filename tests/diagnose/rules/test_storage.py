@@ -117,6 +117,7 @@ def test_a_first_prompt_that_waited_for_its_pages_is_found(tmp_path: Path) -> No
     assert got.cost.ttft_s == pytest.approx(8.0, abs=0.1)
     assert "--no-warmup" in (got.first or "")
     assert is_clear(RULES, "SLT035", of(pod=pod(volumes=NFS), log=story)), "with the warm-up it was something else"
+    assert is_clear(RULES, "SLT035", of(pod=pod("--warmup", volumes=NFS), log=story))
     even = log(tmp_path, "0.02.000.000", *((500, 1000.0),) * 9)
     assert is_clear(RULES, "SLT035", of(pod=pod("--no-warmup", volumes=NFS), log=even))
 

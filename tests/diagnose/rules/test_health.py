@@ -293,7 +293,7 @@ def test_a_context_that_is_unfit_for_what_nobody_asked_for_is_no_failure() -> No
 
 
 def test_a_build_that_counts_no_decodes_is_judged_by_its_slots() -> None:
-    held = {"requests_processing": 2.0, "prompt_tokens_total": 9000.0}
+    held = {"requests_processing": 2.0, "prompt_tokens_total": 9000.0, "prompt_seconds_total": 90.0}
     look = server(metrics=metrics(**held), metrics_later=metrics(**held), between_s=75.0)
     assert "--no-slots" in needs(of(server=look))
     at_work = (slot(0, decoded=7), slot(1, decoded=9))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slotune.api.kubernetes_types import PodTemplate
 from slotune.diagnose.evidence import LONGEST
 from slotune.diagnose.symptoms import PodFacts
-from slotune.gathering.claimed_gpus import claimed_gpus
+from slotune.gathering.claimed_gpus import claimed_gpus, claimed_parts
 from slotune.gathering.command_words import HIDDEN, server_flags, shown_words
 from slotune.gathering.pod_facts import MOST_EVENTS, node_facts, pod_facts
 from slotune.tuning.pod_reading import PodReading, read_pod
@@ -98,6 +98,26 @@ def test_gpus_of_a_resource_claim_are_counted(request_, want):
     own = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}}
     assert claimed_gpus(own, {"one": {"spec": {"spec": {"devices": {"requests": [request_]}}}}}) == want
     assert claimed_gpus(own, {}) == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param({"exactly": {"deviceClassName": "mig.nvidia.com"}}, ("mig.nvidia.com",), id="a slice"),
+        pytest.param({"exactly": {"deviceClassName": "gpu.nvidia.com"}}, (), id="all of one"),
+        pytest.param({"deviceClassName": "migration.example.com"}, (), id="another word"),
+        pytest.param(
+            {"firstAvailable": [{"deviceClassName": "gpu.nvidia.com"}, {"deviceClassName": "mig.nvidia.com"}]},
+            ("mig.nvidia.com",),
+            id="perhaps a slice",
+        ),
+    ],
+)
+def test_a_slice_that_is_claimed_is_a_part(request_, want):
+    own = pod("chat-5d4f-a", container(), spec={"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "one"}]})
+    parts = claimed_parts(own, {"one": {"spec": {"spec": {"devices": {"requests": [request_]}}}}})
+    assert parts == want
+    assert pod_facts(own, "llama", claimed_gpus=1, claimed_parts=parts).gpu_parts == want
 
 
 def test_the_last_end_is_the_one_before_a_restart():

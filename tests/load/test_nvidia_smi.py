@@ -207,6 +207,19 @@ def test_what_runs_on_another_mig_slice_is_not_beside_the_server() -> None:
     assert parse_nvidia_smi(mig.replace("|    0    5", "|    0    3")).others == 1
 
 
+@pytest.mark.parametrize("form", ["the table", "-q", "CSV"])
+def test_a_device_in_mig_mode_says_so_in_its_name(form: str) -> None:
+    """Whatever computes on it does so on a part of it."""
+    row = "|                                         |                        |                  N/A |"
+    text = {
+        "the table": TABLE.format(processes=SERVER).replace(row, row.replace("    N/A", "Enabled"), 1),
+        "-q": full().replace("Current                           : N/A", "Current                           : Enabled"),
+        "CSV": "name, temperature.gpu, mig.mode.current\nNVIDIA L4, 71, Enabled\n",
+    }[form]
+    assert "NVIDIA L4 (MIG)" in parse_nvidia_smi(text).name
+    assert "MIG" not in parse_nvidia_smi(text.replace("Enabled", "Disabled")).name
+
+
 def test_rows_of_mig_devices_are_no_devices_of_their_own() -> None:
     rows = """\
 | MIG devices:                                                                            |

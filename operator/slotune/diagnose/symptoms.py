@@ -106,7 +106,8 @@ class PodFacts:
     gpus: int = 0
     """Devices that its containers ask for."""
     gpu_parts: tuple[str, ...] = ()
-    """Resources by which they ask for a part of a device: ``nvidia.com/mig-1g.5gb``. A node's labels name the whole."""
+    """Resources and DeviceClasses by which they ask for a part of a device: ``nvidia.com/mig-1g.5gb``. The labels of
+    its node may name the whole."""
     restarts: int = 0
     last_exit: tuple[str, int] | None = None
     """(reason, exit code) of the last container that ended."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slotune.api.gpu_resources import is_gpu_class
 
-__all__ = ["claim_templates_of", "claimed_gpus"]
+__all__ = ["claim_templates_of", "claimed_gpus", "claimed_parts"]
 
 Object = Mapping[str, Any]
 
@@ -30,6 +31,17 @@ def claimed_gpus(pod: Object, templates: Mapping[str, Object]) -> int:
         for name in claim_templates_of(pod)
         for request in _requests(templates.get(name, {}))
     )
+
+
+def claimed_parts(pod: Object, templates: Mapping[str, Object]) -> tuple[str, ...]:
+    """DeviceClasses of slices of devices (``mig.nvidia.com``) among all that its claims may be met by, sorted."""
+    named = {
+        str(one.get("deviceClassName") or "")
+        for name in claim_templates_of(pod)
+        for request in _requests(templates.get(name, {}))
+        for one in _alternatives(request)
+    }
+    return tuple(sorted(name for name in named if re.search(r"(^|[-._])mig($|[-._\d])", name.lower())))
 
 
 def _requests(template: Object) -> Iterator[Object]:

@@ -21,7 +21,7 @@ from slotune.controller.kinds import CONFIG_MAP, NODE, POD, RESOURCE_CLAIM_TEMPL
 from slotune.controller.listening import Listening, listening_in
 from slotune.controller.serving_pods import labels_to_ask, pods_of
 from slotune.diagnose.symptoms import NodeFacts, PodFacts
-from slotune.gathering.claimed_gpus import claim_templates_of, claimed_gpus
+from slotune.gathering.claimed_gpus import claim_templates_of, claimed_gpus, claimed_parts
 from slotune.gathering.command_words import server_flags
 from slotune.gathering.deployments import Meant
 from slotune.gathering.look_errors import FIELD, MissingRightError, NoPodsError, NoServerContainerError, right
@@ -123,6 +123,7 @@ class _Around:
             claims=self.claims,
             volumes=self.volumes,
             claimed_gpus=claimed_gpus(pod, self.templates),
+            claimed_parts=claimed_parts(pod, self.templates),
             now=datetime.now(UTC),
         )
         node = self.nodes.get(_node_of(pod)[0]) if _node_of(pod) else None

@@ -54,6 +54,7 @@ def pod_facts(
     claims: Mapping[str, Object] | None = None,
     volumes: Mapping[str, Object] | None = None,
     claimed_gpus: int = 0,
+    claimed_parts: Sequence[str] = (),
     now: datetime | None = None,
 ) -> PodFacts:
     """The facts of a v1 Pod.
@@ -66,6 +67,7 @@ def pod_facts(
         claims: PersistentVolumeClaims that it mounts, by name, as far as they could be read.
         volumes: PersistentVolumes behind them, by name, likewise.
         claimed_gpus: devices that it asks for by ResourceClaims.
+        claimed_parts: DeviceClasses of parts of devices by which it does.
         now: with time zone; None: not known, and so neither is how long ago a container ended.
     """
     status = PodStatus.from_object(pod)
@@ -81,7 +83,9 @@ def pod_facts(
         cpu_request=_cores(_amount(pod, spec, "requests", "cpu")),
         memory_limit_bytes=_bytes(_amount(pod, spec, "limits", "memory")),
         gpus=max(_gpus(pod), claimed_gpus),
-        gpu_parts=tuple(sorted({name for name, amount in _limits(pod) if is_gpu_part(name, amount)})),
+        gpu_parts=tuple(
+            sorted({name for name, amount in _limits(pod) if is_gpu_part(name, amount)} | {*claimed_parts})
+        ),
         restarts=0 if own is None else own.restarts,
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
         last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),

@@ -38,6 +38,8 @@ _REASONS: Final = MappingProxyType(
 """As ``-q`` writes them, to NVML's names."""
 _COLUMN_REASONS: Final = {"gpu_idle": "idle", "display_clocks_setting": "display clock setting"}
 """Columns whose names are not those of ``-q`` with underscores."""
+SLICED: Final = " (MIG)"
+"""Behind the name of a device in MIG mode, on which only slices of it compute."""
 _NUMBER: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)(?![\w:])|\s*(-?\d+(?:\.\d+)?)\s*(?:C|W|MHz|MiB|%)\b")
 
 
@@ -131,9 +133,10 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
         for section in ("GPU Power Readings", "Power Readings")
         for leaf in ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
     ]
+    name = said.get(("Product Name", "Product Name"), f"GPU {key}")
     return SmiDevice(
         Reading(
-            said.get(("Product Name", "Product Name"), f"GPU {key}"),
+            name + SLICED if said.get(("MIG Mode", "Current")) == "Enabled" else name,
             sm_clock_mhz=_number(said.get(("Clocks", "SM"))),
             memory_clock_mhz=_number(said.get(("Clocks", "Memory"))),
             power_w=next((power for power in powers if power is not None), None),
@@ -181,6 +184,8 @@ _STATE: Final = re.compile(
     r"^\|\s*\S+\s+(?P<temperature>\S+)\s+(?P<perf>\S+)\s+(?P<power>\S+)\s+/\s+\S+\s*\|"
     r"\s*(?P<used>\S+)\s+/\s+(?P<total>\S+)\s*\|"
 )
+_MIG: Final = re.compile(r"^\|\s*\|\s*\|\s*Enabled\*?\s*\|\s*$")
+"""The third line of a device in MIG mode."""
 _PROCESS: Final = re.compile(
     r"^\|\s*(?P<index>\d+)\s+(?:(?P<gi>N/A|\d+)\s+(?:N/A|\d+)\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
     r"(?P<name>.*?)\s+(?P<held>\d+MiB|\[?N/A\]?)\s*\|\s*$"
@@ -203,6 +208,9 @@ def table_looks(text: str) -> list[list[SmiDevice]]:
             look[-1] = replace(
                 look[-1], reading=reading, used_bytes=_mib(state["used"]), total_bytes=_mib(state["total"])
             )
+        elif _MIG.match(line) and look and not look[-1].reading.name.endswith(SLICED):
+            named = replace(look[-1].reading, name=look[-1].reading.name + SLICED)
+            look[-1] = replace(look[-1], reading=named)
         elif found := _PROCESS.match(line):
             process = SmiProcess(found["kind"], found["name"], _mib(found["held"]), found["gi"] or "N/A")
             for place, device in enumerate(look):
@@ -270,8 +278,9 @@ def _csv_device(row: Mapping[str, str]) -> SmiDevice:
     def first(names: Iterable[str]) -> float | None:
         return next((value for name in names if (value := _number(row.get(name))) is not None), None)
 
+    name = row.get("name") or f"GPU {_key(row)}".strip()
     reading = Reading(
-        row.get("name") or f"GPU {_key(row)}".strip(),
+        name + SLICED if row.get("mig.mode.current") == "Enabled" else name,
         sm_clock_mhz=first(_SM),
         memory_clock_mhz=first(_MEMORY),
         power_w=first(_POWER),

@@ -24,6 +24,8 @@ _NAMED: Final = (
     r"ggml_opencl: (?:selected )?device:? +'(?P<opencl>[^'\n]+)",
     # the list of devices, "  - CUDA0 : NVIDIA L4 (22565 MiB, 22000 MiB free)"
     rf"- (?:{_KINDS})\d* *: (?P<listed>[^|\n]+?) \(\d+ MiB",
+    # what -fit expects of each, "- CUDA0 (NVIDIA L4):  22565 total,  21000 used"
+    rf"- (?:{_KINDS})\d+ \((?P<fitted>[^|\n]+?)\): +\d+ total",
     # the plan for their memory, "|   - CUDA0 (L4)   | 22565 = 21000 + ..."
     rf"\|   - (?:{_KINDS})\d* \((?P<planned>[^|\n]+)\) +\|",
 )
@@ -40,7 +42,15 @@ _TOGETHER: Final = re.compile(r"(?:Meta\((?P<names>[^)\n]+)\)|\w+_Split) model b
 """Weights with their rows (``-sm row``) or tensors (``-sm tensor``) over several devices."""
 _SOFTWARE: Final = re.compile(r"llvmpipe|SwiftShader|lavapipe|softpipe|Microsoft Basic Render", re.IGNORECASE)
 """Vulkan devices that are the processor."""
-_SOURCES: Final = (("listed",), ("init", "vulkan", "metal", "opencl"), ("used",), ("planned",), ("kind",), ("buffer",))
+_SOURCES: Final = (
+    ("listed",),
+    ("init", "vulkan", "metal", "opencl"),
+    ("used",),
+    ("fitted",),
+    ("planned",),
+    ("kind",),
+    ("buffer",),
+)
 """The first that names a device counts: they spell the same one differently."""
 _PATTERN: Final = re.compile("|".join((*_NAMED, _COUNTED, _BUFFER)))
 _NUMBER: Final = re.compile(rf"(?P<kind>{_KINDS}|Device |ggml_vulkan: )(?P<number>\d+)")

@@ -10,8 +10,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
+import orjson
+
+from slotune.llama.log_json_forms import Form, form_of
 from slotune.llama.log_old_builds import as_old_line
 from slotune.llama.log_prefixes import in_seconds
 
@@ -35,11 +39,15 @@ _FLAT: Final = ("CONTAINER_NAME", "SYSLOG_IDENTIFIER", *_PODS)
 _LEVELS: Final = {"debug": "D ", "info": "I ", "warn": "W ", "warning": "W ", "error": "E ", "err": "E ", "trace": "T "}
 _MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 """How UTF-16 and UTF-8 begin on Windows."""
+_FORMS: Final = 8
+"""Pods, streams and levels of one log for which there is a pattern; objects of others are decoded."""
+_LEARNED_FROM: Final = 16
+"""Lines of a piece that are looked at for such patterns."""
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
-_OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b]*)\\n"\}')
+_OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b\n]*)\\n"\}')
 """A message of ``--log-jsonl`` without anything that JSON escapes: most are such, and need no decoder."""
 _OWN_LEVELS: Final = {name.encode(): letter.encode() for name, letter in _LEVELS.items()}
-_DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b]*)\\n","stream":"std\w{3}","time":"([^"\\]*)"\}')
+_DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b\n]*)\\n","stream":"std\w{3}","time":"([^"\\\n]*)"\}')
 """The same of Docker."""
 
 
@@ -68,23 +76,27 @@ class Messages:
     """``pod/container`` of the lines that name one."""
 
 
-def messages(lines: Sequence[bytes], times: Sequence[float | bytes | None]) -> Messages | None:
-    """What ``lines`` with these times beside them say; None: none of them is a JSON object."""
+def messages(
+    lines: Sequence[bytes], times: Sequence[float | bytes | None], forms: list[Form] | None = None
+) -> Messages | None:
+    """What ``lines`` with these times beside them say; None: none of them is a JSON object.
+
+    Args:
+        lines: JSON objects, or anything else.
+        times: what is beside each, if it has no time in it.
+        forms: how objects of this log were so far; what is learned of them is added.
+    """
     if not any(line.startswith(b'{"') for line in lines):
         return None
     told = Messages(list(lines), list(times), {})
     texts, written = told.texts, told.times
-    others: list[int] = []
-    own, docker = _OWN_LINE.fullmatch, _DOCKER_LINE.fullmatch
-    for index, line in enumerate(lines):
-        if match := own(line):
-            time, level, text = match.groups()
-            texts[index] = _OWN_LEVELS.get(level, b"") + text
-            written[index] = int(time) / _OWN_CLOCK
-        elif match := docker(line):
-            texts[index], written[index] = match.groups()
-        elif line[:2] == b'{"':
-            others.append(index)
+    others = _without_decoder(lines, told)
+    if forms is None:
+        forms = []
+    for form in forms:
+        others = _of_form(form, lines, others, told)
+    if others and len(forms) < _FORMS:
+        _learn(lines, others, forms)
     for index, document in zip(others, _decoded([lines[index] for index in others]), strict=True):
         text = _message(document) if isinstance(document, dict) else None
         if not isinstance(document, dict) or text is None:
@@ -99,10 +111,59 @@ def messages(lines: Sequence[bytes], times: Sequence[float | bytes | None]) -> M
     return told
 
 
+def _without_decoder(lines: Sequence[bytes], told: Messages) -> list[int]:
+    """Take what llama-server's own objects and Docker's say; the places of all other objects."""
+    texts, written = told.texts, told.times
+    own, docker = _OWN_LINE.fullmatch, _DOCKER_LINE.fullmatch
+    others: list[int] = []
+    for index, line in enumerate(lines):
+        if match := own(line):
+            time, level, text = match.groups()
+            texts[index] = _OWN_LEVELS.get(level, b"") + text
+            written[index] = int(time) / _OWN_CLOCK
+        elif match := docker(line):
+            texts[index], written[index] = match.groups()
+        elif line[:2] == b'{"':
+            others.append(index)
+    return others
+
+
+def _of_form(form: Form, lines: Sequence[bytes], places: list[int], told: Messages) -> list[int]:
+    """Take what the lines at ``places`` say that have this form; the places of those that have not."""
+    match, text, time = form.pattern.fullmatch, form.text, form.time
+    texts, written, names = told.texts, told.times, told.names
+    others: list[int] = []
+    for index in places:
+        found = match(lines[index])
+        if found is None:
+            others.append(index)
+            continue
+        texts[index] = found[text]
+        if time:
+            written[index] = in_seconds(float(found[time])) if form.is_number else found[time]
+        if form.name:
+            names[index] = form.name
+    return others
+
+
+def _learn(lines: Sequence[bytes], places: Sequence[int], forms: list[Form]) -> None:
+    """Add the forms of a few of the lines at ``places``."""
+    for index in islice(places, 0, None, max(1, len(places) // _LEARNED_FROM)):
+        line = lines[index]
+        if len(forms) >= _FORMS:
+            return
+        document = None if any(form.pattern.fullmatch(line) for form in forms) else _one(line)
+        text = _message(document) if isinstance(document, dict) else None
+        if isinstance(document, dict) and text is not None:
+            form = form_of(line, document, text, _written(document), _home(document))
+            if form is not None:
+                forms.append(form)
+
+
 def _decoded(lines: Sequence[bytes]) -> list[object]:
     """Each line's document, or None for one that is broken."""
     try:
-        found = json.loads(b"[" + b",".join(lines) + b"]")
+        found = orjson.loads(b"[" + b",".join(lines) + b"]")
     except (ValueError, RecursionError):
         return [_one(line) for line in lines]
     return found if len(found) == len(lines) else [_one(line) for line in lines]
@@ -141,6 +202,17 @@ def _text(document: object) -> str | None:
     listed = document.get("MESSAGE")
     if isinstance(listed, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in listed):
         return bytes(listed).decode(errors="replace")
+    return None
+
+
+def _written(document: dict[str, object]) -> str | float | None:
+    """The time, as it is written."""
+    for key in _TIMES:
+        value = document.get(key)
+        if isinstance(value, str) or (
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST
+        ):
+            return value
     return None
 
 

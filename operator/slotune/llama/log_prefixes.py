@@ -40,7 +40,13 @@ _LEVEL: Final = (
     rb"(?i:INFO(?:RMATION)?|NOTICE|WARN(?:ING)?|ERR(?:OR)?|DEBUG|TRACE|FATAL|CRIT(?:ICAL)?|INF|WRN|DBG|TRC)(?![\w.-])"
 )
 _BYTE: Final = rb"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_NAME: Final = rb"(?:(?=[\d./@+-]*[A-Za-z_])[A-Za-z0-9_/][\w./@+-]*|" + _BYTE + rb"(?:\." + _BYTE + rb"){3}(?![\d.:]))"
+_NAME: Final = (
+    rb"(?:(?=[\d./@+-]*[A-Za-z_])[A-Za-z0-9_/][\w./@+-]*(?:::[\w./@+-]+)*|"
+    + _BYTE
+    + rb"(?:\."
+    + _BYTE
+    + rb"){3}(?![\d.:]))"
+)
 """Something with a letter, or an address: of figures alone are the numbers of lines, and times of all kinds."""
 _BORDER: Final = "(?:\u2502|\u2503|\u2551)".encode()
 """At both sides of a window of a terminal."""
@@ -48,8 +54,8 @@ _KINDS: Final = {
     "time": b"|".join(_TIMES),
     "level": _LEVEL,
     "stream": rb"std(?:out|err)(?: [FP])?(?=[ \t\]:|])",
-    "place": rb"[\w./-]+\.(?:py|go|cc|cpp|c|rs|js|ts|java):\d+(?![\w.])",
-    "number": rb"#?\d{1,7}(?=[ \t\])|,]|:(?!\d\d?:))",
+    "place": rb"[\w./\\-]+\.(?:py|go|cc|cpp|c|rs|js|ts|java):\d+(?![\w.])",
+    "number": rb"#?\d{1,7}(?=[ \t\])|,]|:(?!\d\d:\d\d))",
     "labels": rb'\{\w+="[^{}]*"\}',
     "process": rb"[A-Za-z0-9_/][\w./@+-]*\[\d+\]",
     "name": _NAME + rb"(?=[ \t\]):|,>\[])",
@@ -151,7 +157,7 @@ class _Form:
     """Numbers of the groups, a process before its host; empty: the names do not tell servers apart."""
     quoted: bool
     bar: bool
-    """Whether it begins with a bar, so that one may end the line."""
+    """Whether it has a bar, so that one may end the line."""
 
 
 class Prefixes:
@@ -178,9 +184,9 @@ class Prefixes:
             return
         before = total
         for line in lines:
+            self._looked += 1
             if not line or line[:2] == b'{"':
                 continue
-            self._looked += 1
             found = _taken_apart(line[:_LOOKED_INTO])
             if found is not None:
                 pieces, blanks = found
@@ -308,7 +314,8 @@ def _form(pieces: Sequence[_Piece], blanks: set[int], *, named: bool) -> _Form:
         pattern += _any_blanks(piece.before) + kind + _any_blanks(piece.after) + separator
     order = tuple(group for _, group in sorted(names)) if named else ()
     found = re.compile(pattern)
-    return _Form(found, times[0] if times else 0, order, pieces[-1].kind == "quote", pieces[0].kind == "bar")
+    bar = any(piece.kind == "bar" for piece in pieces)
+    return _Form(found, times[0] if times else 0, order, pieces[-1].kind == "quote", bar)
 
 
 def _any_blanks(text: bytes) -> bytes:

@@ -106,9 +106,9 @@ class LogReader:
     def _take(self, block: bytes, *, whole: bool = True) -> None:
         """Count whole lines, or the last one, which its writer did not end."""
         text = without_colours(block)
-        lines, shapes = text.split(b"\n"), shape_of(text).split(b"\n")
+        lines = text.split(b"\n")
         if whole:
-            del lines[-1], shapes[-1]
+            del lines[-1]
         numbers: Sequence[int] = range(self._number, self._number + len(lines))
         self._number += len(lines)
         if _SPAWNS in text:
@@ -118,11 +118,15 @@ class LogReader:
             self._folding = Folding(without_colours(self.sample))
         if self._folding.any:
             lines, numbers = self._folding.join(lines, numbers)
-            shapes = shape_of(b"\n".join(lines)).split(b"\n") if lines else []
-        if not self._wrapping.has_any(lines, set(shapes)):
-            self._give("", Piece(lines, shapes, numbers, None), len(block), whole)
-        else:
+            text = b"\n".join(lines)
+        if self._wrapping.look(lines):
             self._unwrap(lines, numbers, whole)
+            return
+        shapes = shape_of(text).split(b"\n")[: len(lines)]
+        if self._wrapping.has_any(set(shapes)):
+            self._unwrap(lines, numbers, whole)
+        else:
+            self._give("", Piece(lines, shapes, numbers, None), len(block), whole)
 
     def _unwrap(self, lines: Sequence[bytes], numbers: Sequence[int], whole: bool = True) -> None:
         for name, part in self._wrapping.unwrap(lines, numbers).items():

@@ -107,7 +107,7 @@ class LineKind:
 
 NOTHING = LineKind()
 
-_STAMP = rb"(?:\d+\.\d\d\.\d{3}\.\d{3} |\d{10,} |\[\d{4}-\d\d-\d\d[^\]]*\] )?"
+_STAMP = rb"\.*(?:\d+\.\d\d\.\d{3}\.\d{3} |\d{10,} |\[\d{4}-\d\d-\d\d[^\]]*\] )?"
 _LEVEL = rb"(?:([IWEDT]) )?"
 _PREFIX = re.compile(_STAMP + _LEVEL)
 _OURS = re.compile(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, overload
 
 from slotune.llama.log_json import messages, without_colours
+from slotune.llama.log_json_forms import Form
 from slotune.llama.log_prefixes import PORT, Prefixes, seconds_of
 
 __all__ = ["Stamps", "Unwrapped", "Wrapping", "without_colours"]
@@ -84,13 +85,20 @@ class Wrapping:
 
     def __init__(self) -> None:
         self._prefixes = tuple(Prefixes() for _ in range(LAYERS))
+        self._forms: tuple[list[Form], ...] = tuple([] for _ in range(LAYERS + 1))
         self._pods: dict[bytes, str] = {}
         self._children: dict[tuple[str, bytes], str] = {}
 
-    def has_any(self, lines: Sequence[bytes], shapes: Iterable[bytes]) -> bool:
-        """Whether any of ``lines``, which have these shapes, is wrapped in any way. Call it on all lines in turn."""
+    def look(self, lines: Sequence[bytes]) -> bool:
+        """Whether it is plain that ``lines`` are wrapped. Call it on all lines in turn."""
         self._look(0, lines)
-        return self._prefixes[0].any or any(shape.startswith(_WRAPPED) for shape in shapes)
+        ends = (lines[0][:2], lines[-1][:2]) if lines else (b"", b"")
+        return self._prefixes[0].any or (ends[0] == ends[1] and ends[0] in (_JSON, _PODS))
+
+    @staticmethod
+    def has_any(shapes: Iterable[bytes]) -> bool:
+        """Whether any lines of these shapes are wrapped, though it is not plain."""
+        return any(shape.startswith(_WRAPPED) for shape in shapes)
 
     def _look(self, layer: int, lines: Sequence[bytes]) -> None:
         self._prefixes[layer].look(line[match.end() :] if (match := _POD.match(line)) else line for line in lines)
@@ -109,10 +117,10 @@ class Wrapping:
             self._take_prefixes_off(layer, rows, starts)
             starts = _starts(rows.lines)
             if _JSON in starts:
-                rows = _without_json(rows)
+                rows = _without_json(rows, self._forms[layer])
                 starts = _starts(rows.lines)
         if any(start[:1] == b"[" for start in starts):
-            rows = _without_json(self._without_ports(rows))
+            rows = _without_json(self._without_ports(rows), self._forms[-1])
         return _by_name(rows)
 
     def _take_prefixes_off(self, layer: int, rows: _Rows, starts: Set[bytes]) -> None:
@@ -168,9 +176,9 @@ def _starts(lines: Sequence[bytes]) -> set[bytes]:
     return {line[:2] for line in lines}
 
 
-def _without_json(rows: _Rows) -> _Rows:
+def _without_json(rows: _Rows, forms: list[Form]) -> _Rows:
     """The texts of lines that are JSON objects; other lines stay."""
-    told = messages(rows.lines, rows.written)
+    told = messages(rows.lines, rows.written, forms)
     if told is None:
         return rows
     names = rows.names

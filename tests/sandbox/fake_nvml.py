@@ -21,6 +21,7 @@ class FakeDevice:
     temperature: int | None = 62
     reasons: int | None = 0
     processes: dict[int, int | None] = field(default_factory=dict)
+    mig_mode: int | None = None
     gone: bool = False
 
 
@@ -62,6 +63,9 @@ class FakeNvml:
         self._called("nvmlDeviceGetName")
         self.looked.set()
         return self._known(device, lambda it: it.name)
+
+    def nvmlDeviceGetMigMode(self, device: FakeDevice) -> list[int]:
+        return [self._known(device, lambda it: it.mig_mode), 0]
 
     def nvmlDeviceGetUUID(self, device: FakeDevice) -> str:
         return device.uuid

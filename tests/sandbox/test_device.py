@@ -59,6 +59,12 @@ def test_what_a_driver_does_not_know_is_left_out_and_nothing_else() -> None:
     assert one == Reading("Tesla T4", 2040, None, None, 62, 0, None, 0, "GPU-11111111", True)
 
 
+@pytest.mark.parametrize(("mode", "want"), [(1, "NVIDIA A100-SXM4-40GB (MIG)"), (0, "NVIDIA A100-SXM4-40GB")])
+def test_a_device_in_mig_mode_says_so_in_its_name(mode: int, want: str) -> None:
+    (one,) = read(FakeNvml(FakeDevice("NVIDIA A100-SXM4-40GB", mig_mode=mode)))
+    assert one.name == want
+
+
 def test_a_binding_that_still_says_throttle_is_understood() -> None:
     (one,) = read(FakeNvml(FakeDevice(reasons=HEAT), names=("Throttle",)))
     assert one.clock_reasons == HEAT

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["CLOCK_REASONS", "DeviceFacts", "Reading", "Spread", "device_fault", "device_warning", "facts_of"]
+__all__ = ["CLOCK_REASONS", "SLICED", "DeviceFacts", "Reading", "Spread", "device_fault", "device_warning", "facts_of"]
 
 CLOCK_REASONS: Final = MappingProxyType(
     {
@@ -33,6 +33,9 @@ CLOCK_REASONS: Final = MappingProxyType(
     }
 )
 """Bit to name, as NVML has them."""
+
+SLICED: Final = " (MIG)"
+"""Behind the name of a device in MIG mode: whatever computes on it does so on a slice."""
 
 _HEAT: Final = "cool it (fans, airflow, its neighbours), or lower its power limit until it stays cool (nvidia-smi -pl)"
 _POWER: Final = "check its power supply and cables, or lower its power limit (nvidia-smi -pl)"

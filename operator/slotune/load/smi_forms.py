@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from slotune.load.device_facts import CLOCK_REASONS, Reading
+from slotune.load.device_facts import CLOCK_REASONS, SLICED, Reading
 
 __all__ = ["SmiDevice", "SmiProcess", "csv_looks", "full_looks", "table_looks"]
 
@@ -38,8 +38,6 @@ _REASONS: Final = MappingProxyType(
 """As ``-q`` writes them, to NVML's names."""
 _COLUMN_REASONS: Final = {"gpu_idle": "idle", "display_clocks_setting": "display clock setting"}
 """Columns whose names are not those of ``-q`` with underscores."""
-SLICED: Final = " (MIG)"
-"""Behind the name of a device in MIG mode, on which only slices of it compute."""
 _NUMBER: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)(?![\w:])|\s*(-?\d+(?:\.\d+)?)\s*(?:C|W|MHz|MiB|%)\b")
 
 

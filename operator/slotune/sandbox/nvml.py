@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
-from slotune.load.device_facts import Reading
+from slotune.load.device_facts import SLICED, Reading
 
 __all__ = ["Nvml", "import_pynvml"]
 
@@ -84,8 +84,9 @@ class Nvml:
         processes = self._processes(device)
         others = {pid: held for pid, held in processes.items() if pid not in self._own}
         told_apart = len(others) < len(processes)
+        text = name.decode() if isinstance(name, bytes) else name
         return Reading(
-            name=name.decode() if isinstance(name, bytes) else name,
+            name=text + SLICED if self._is_sliced(device) else text,
             sm_clock_mhz=self._ask(library.nvmlDeviceGetClockInfo, device, library.NVML_CLOCK_SM),
             memory_clock_mhz=self._ask(library.nvmlDeviceGetClockInfo, device, library.NVML_CLOCK_MEM),
             power_w=None if power_mw is None else power_mw / 1000,
@@ -96,6 +97,12 @@ class Nvml:
             uuid=self._uuid(device),
             of_server=self._of_server,
         )
+
+    def _is_sliced(self, device: Any) -> bool:
+        # Bindings from before MIG lack the call; the answer is (now, after a reset).
+        call = getattr(self._library, "nvmlDeviceGetMigMode", None)
+        modes = None if call is None else self._ask(call, device)
+        return bool(modes and modes[0])
 
     def _clock_reasons(self, device: Any) -> int:
         # Drivers from 535 on say "event", older ones and their bindings "throttle"; the bits are the same.

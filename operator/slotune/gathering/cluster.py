@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException
+from kubernetes.aio.config import ConfigException
 
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
@@ -26,6 +26,7 @@ from slotune.diagnose.symptoms import PodFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.deployment_pods import SeenPod, see_pods
 from slotune.gathering.deployments import find_deployment
+from slotune.gathering.kubeconfig import ChosenCluster, choose_cluster
 from slotune.gathering.look_errors import NoClusterError, UnreachableClusterError, right
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.gathering.pod_logs import PodLog, read_pod_log
@@ -89,34 +90,18 @@ def look_at_deployment(
     Raises:
         InvalidInputError: nothing could be looked at; its class says why (:mod:`slotune.gathering.look_errors`).
     """
-    chosen = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG")
+    chosen = choose_cluster(name, kubeconfig, context, os.environ)
     wanted = Wanted(name, container, api_key, probe, watched, tell)
-    return asyncio.run(_connect_and_look(wanted, namespace, chosen, context))
+    return asyncio.run(_connect_and_look(wanted, namespace, chosen))
 
 
-async def _connect_and_look(
-    wanted: Wanted, namespace: str | None, kubeconfig: str | None, context: str | None
-) -> tuple[Symptoms, ...]:
-    if why := _no_file(kubeconfig):
-        raise NoClusterError(wanted.name, why)
+async def _connect_and_look(wanted: Wanted, namespace: str | None, chosen: ChosenCluster) -> tuple[Symptoms, ...]:
     try:
-        reader = await ClusterReader.connect(kubeconfig, context)
+        reader = await ClusterReader.connect(chosen.paths, chosen.context)
     except ConfigException as error:
-        said = str(error)
-        where = "" if not kubeconfig or kubeconfig in said else f"{kubeconfig}: "
-        raise NoClusterError(wanted.name, where + said) from error
+        raise NoClusterError(wanted.name, str(error)) from error
     async with reader:
-        return await look_in_cluster(reader, namespace or reader.namespace, wanted)
-
-
-def _no_file(kubeconfig: str | None) -> str:
-    """What is said of a kubeconfig that is not there, before the library says it in words of its own; of several files
-    some may be missing."""
-    if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return ""
-    stated = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
-    is_there = any(Path(one).expanduser().is_file() for one in stated.split(os.pathsep) if one)
-    return "" if is_there else f"{stated}: there is no such file"
+        return await look_in_cluster(reader, namespace or chosen.namespace or reader.namespace, wanted)
 
 
 async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted) -> tuple[Symptoms, ...]:
@@ -182,6 +167,9 @@ async def _logs(
     clock = asyncio.get_running_loop().time
     ends = clock() + LOGS_LIMIT_S
     for pod in pods:
+        if not pod.has_started:
+            found.append((None, None))
+            continue
         left_s = ends - clock()
         if left_s <= 0:
             reads.note(f"the log of pod {pod.name} was not read: those of others took {LOGS_LIMIT_S:g} s")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient
 
 from slotune.controller.cluster import (
@@ -28,7 +27,7 @@ from slotune.controller.kinds import POD
 from slotune.controller.kube_cluster import KubeCluster
 from slotune.controller.listening import Listening
 
-__all__ = ["ClusterReader", "PodPlace", "default_namespace"]
+__all__ = ["ClusterReader", "PodPlace"]
 
 LARGEST_ERROR: Final = 64 << 10
 """Bytes of an answer with an error status that are looked at: the API server's own is far smaller."""
@@ -62,14 +61,15 @@ class ClusterReader(KubeCluster):
     def __init__(self, client: ApiClient) -> None:
         super().__init__(client)
         self.namespace = _FALLBACK
-        """That of the context, or of the pod that this runs in."""
+        """Where nothing else is stated: that of the pod that this runs in."""
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> ClusterReader:
         """See :meth:`KubeCluster.connect`."""
         reader = await super().connect(kubeconfig, context)
         assert isinstance(reader, cls)
-        reader.namespace = default_namespace(kubeconfig, context)
+        if not kubeconfig and _SERVICE_ACCOUNT.is_file():
+            reader.namespace = _SERVICE_ACCOUNT.read_text(encoding="utf-8").strip() or _FALLBACK
         return reader
 
     async def log_parts(
@@ -152,18 +152,6 @@ class ClusterReader(KubeCluster):
             yield answer
         finally:
             answer.close()  # of a log that is left in the middle nothing more is fetched
-
-
-def default_namespace(kubeconfig: str | None, context: str | None) -> str:
-    """Where kubectl would look without ``-n``."""
-    if not kubeconfig and _SERVICE_ACCOUNT.is_file():
-        return _SERVICE_ACCOUNT.read_text(encoding="utf-8").strip() or _FALLBACK
-    try:
-        every, active = config.list_kube_config_contexts(kubeconfig or None)
-    except config.ConfigException:  # a file without a current context; the one that was named is in use
-        return _FALLBACK
-    chosen = active if context is None else next((one for one in every if one.get("name") == context), {})
-    return str((chosen.get("context") or {}).get("namespace") or _FALLBACK)
 
 
 def _is_status(body: bytes) -> bool:

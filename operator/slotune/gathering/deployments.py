@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,14 +19,11 @@ from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, No
 from slotune.controller.kinds import DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT
 from slotune.controller.references import parse
 from slotune.diagnose.symptoms import GPUFacts
-from slotune.gathering.look_errors import FIELD, MissingRightError, NoSuchDeploymentError, right
+from slotune.gathering.look_errors import FIELD, MOST_NAMES, MissingRightError, NoSuchDeploymentError, right
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.verdict.promise import Promise
 
 __all__ = ["Meant", "find_deployment"]
-
-MOST_NAMES: Final = 10
-"""Names that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)

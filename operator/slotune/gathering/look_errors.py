@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from slotune.controller.kinds import Kind
 from slotune.tuning.errors import InvalidInputError
@@ -12,19 +13,34 @@ __all__ = [
     "NoClusterError",
     "NoPodsError",
     "NoServerContainerError",
+    "NoSuchContextError",
     "NoSuchDeploymentError",
+    "NoSuchKubeconfigError",
+    "NotLlamaServerError",
     "UnreachableClusterError",
     "right",
 ]
 
-FIELD = "--deployment"
+FIELD: Final = "--deployment"
+MOST_NAMES: Final = 10
+"""Names that an error lists."""
+RIGHTS: Final = "docs/diagnosis.md#rights-in-a-cluster"
+"""Where the role is that has all of them."""
 
 
 class NoClusterError(InvalidInputError):
-    """No kubeconfig, and this is no pod; or the file is none."""
+    """Nothing says which cluster is meant."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(FIELD, name, f"no cluster is known ({why}): run it inside of one, or set KUBECONFIG")
+        super().__init__(FIELD, name, f"no cluster is known: {why}")
+
+
+class NoSuchKubeconfigError(InvalidInputError):
+    """A file that was named is not there, or is no kubeconfig."""
+
+
+class NoSuchContextError(InvalidInputError):
+    """No kubeconfig has a context of that name, or it leads nowhere."""
 
 
 class UnreachableClusterError(InvalidInputError):
@@ -43,13 +59,17 @@ class MissingRightError(InvalidInputError):
         cure = (
             "the API server does not take your credentials (HTTP 401): log in again"
             if status == 401
-            else f"your account lacks the right to {missing}: ask for a role that allows it, such as view"
+            else f"your account lacks the right to {missing}: ask for the role of {RIGHTS}"
         )
         super().__init__(FIELD, name, cure)
 
 
 class NoSuchDeploymentError(InvalidInputError):
     """There is neither a Deployment nor a LlamaDeployment of that name."""
+
+
+class NotLlamaServerError(InvalidInputError):
+    """What answers in its pods is another program, and their logs are not llama-server's either."""
 
 
 class NoPodsError(InvalidInputError):

@@ -14,7 +14,8 @@ from slotune.diagnose.evidence import LONGEST
 from slotune.diagnose.symptoms import PodFacts
 from slotune.gathering.claimed_gpus import claimed_gpus, claimed_parts
 from slotune.gathering.command_words import HIDDEN, server_flags, shown_words
-from slotune.gathering.pod_facts import MOST_EVENTS, node_facts, pod_facts
+from slotune.gathering.pod_facts import node_facts, pod_facts
+from slotune.gathering.pod_troubles import MOST_EVENTS
 from slotune.tuning.pod_reading import PodReading, read_pod
 from tests.gathering.pods import container, container_status, crashed, event, node, pod
 
@@ -345,3 +346,81 @@ def test_an_object_that_says_nothing_is_no_error():
     facts = pod_facts({"metadata": {"name": "a"}}, "llama")
     assert facts == PodFacts("a")
     assert node_facts({}).cores is None
+
+
+NOT_READY = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]
+
+
+def waiting(name: str, reason: str, message: str = "", **more: Any) -> dict[str, Any]:
+    return container_status(name=name, ready=False, state={"waiting": {"reason": reason, "message": message}}, **more)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "init", "want"),
+    [
+        pytest.param(
+            [waiting("llama", "ImagePullBackOff", "Back-off pulling image")],
+            [],
+            ["pod  waiting: ImagePullBackOff: Back-off pulling image"],
+            id="its own image",
+        ),
+        pytest.param(
+            [waiting("llama", "PodInitializing")],
+            [waiting("fetch", "CrashLoopBackOff", "back-off 10s", lastState=crashed(3))],
+            ["pod  init container fetch: CrashLoopBackOff: back-off 10s (exit code 3)"],
+            id="an init container",
+        ),
+        pytest.param(
+            [container_status(), waiting("proxy", "CrashLoopBackOff", lastState=crashed(2))],
+            [],
+            ["pod  container proxy: CrashLoopBackOff: (exit code 2)"],
+            id="one beside it",
+        ),
+        pytest.param(
+            [container_status(), container_status(name="proxy", ready=False)],
+            [],
+            ["pod  container proxy: not ready"],
+            id="one beside it runs and isn't ready",
+        ),
+        pytest.param([waiting("llama", "ContainerCreating")], [], [], id="a usual start"),
+    ],
+)
+def test_what_keeps_a_pod_from_being_ready_is_told_of_every_container(statuses, init, want):
+    names = [one["name"] for one in statuses[1:]]
+    spec = {"initContainers": [container(name=one["name"]) for one in init]}
+    own = pod("chat-5d4f-a", container(), *(container(name=name) for name in names), spec=spec, conditions=NOT_READY)
+    own["status"] |= {"containerStatuses": statuses, "initContainerStatuses": init}
+    facts = pod_facts(own, "llama")
+    assert facts.ready is False
+    assert texts(facts) == want
+    assert len(facts.troubles) == len(want)
+
+
+def test_a_kill_for_a_probe_is_told_although_it_is_no_warning():
+    said = [
+        event("Killing", "Container llama failed liveness probe, will be restarted", type="Normal"),
+        event("Killing", "Stopping container llama", type="Normal"),
+        event("Scheduled", "assigned to node-1", type="Normal"),
+    ]
+    facts = pod_facts(pod(conditions=NOT_READY), "llama", events=said)
+    assert texts(facts) == ["event  Killing: Container llama failed liveness probe, will be restarted"]
+
+
+def test_what_is_said_of_another_container_names_it():
+    of_proxy = {"kind": "Pod", "name": "chat-5d4f-a", "fieldPath": "spec.containers{proxy}"}
+    own = {"kind": "Pod", "name": "chat-5d4f-a", "fieldPath": "spec.containers{llama}"}
+    said = [
+        event("Unhealthy", "Readiness probe failed", at="2026-03-02T13:00:01Z", involvedObject=of_proxy),
+        event("Unhealthy", "Liveness probe failed", involvedObject=own),
+    ]
+    facts = pod_facts(pod(conditions=NOT_READY), "llama", events=said)
+    assert texts(facts) == [
+        "event  Unhealthy (proxy): Readiness probe failed",
+        "event  Unhealthy: Liveness probe failed",
+    ]
+
+
+def test_how_long_it_has_been_there_and_has_run_is_known():
+    now = datetime(2026, 3, 2, 12, 5, tzinfo=UTC)
+    facts = pod_facts(pod(creationTimestamp="2026-03-02T12:00:00Z"), "llama", now=now)
+    assert (facts.phase, facts.age_s, facts.running_s) == ("Running", 300, 290)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.host import HostFacts
+from slotune.diagnose.trouble import Trouble
 from slotune.llama.log_story import LogStory
 from slotune.llama.model_facts import ModelFacts
 from slotune.llama.server_answers import Metrics, ModelMeta, Props, Slot
@@ -120,6 +121,18 @@ class PodFacts:
     """Where the container mounts, to what kind of volume: ``/models`` to ``nfs``."""
     ready_after_s: float | None = None
     """Seconds from the start of the running container to when the pod was ready last, so at most what a start takes."""
+    phase: str | None = None
+    """``Pending``, ``Running``, …"""
+    age_s: float | None = None
+    """Seconds since it was made."""
+    running_s: float | None = None
+    """Seconds since the server's container was started; None while it does not run."""
+    troubles: tuple[Trouble, ...] = ()
+    """What keeps it from being ready, of every container; in ``events`` too, as it is quoted."""
+    containers: int = 1
+    """Those that go on side by side, the server's among them."""
+    last_exit_message: str = ""
+    """What Kubernetes says of ``last_exit``: why a program could not be started, or the container's own last words."""
 
 
 @dataclass(frozen=True, slots=True)

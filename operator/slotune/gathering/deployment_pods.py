@@ -58,6 +58,8 @@ class SeenPod:
     has_earlier_log: bool
     """Whether there is a log of the instance before: while a container waits to be started again, the present log is
     that of the instance that ended."""
+    has_started: bool = True
+    """Whether the server's container ever ran, so that there is a log."""
 
     @property
     def name(self) -> str:
@@ -135,6 +137,7 @@ class _Around:
             listening=_listening(container, reading),
             is_running=_runs(pod, name),
             has_earlier_log=facts.restarts > 0 and _runs(pod, name),
+            has_started=_runs(pod, name) or facts.restarts > 0 or facts.last_exit is not None,
         )
 
 
@@ -231,7 +234,7 @@ def _settings_of(pods: Iterable[Object], container: str) -> list[str]:
 
 
 async def _events(reads: OptionalReads, namespace: str, pod: str) -> list[Object]:
-    about = f"involvedObject.name={pod},type=Warning"
+    about = f"involvedObject.name={pod}"  # of any type: a kill for a probe is told as something normal
     return await reads.list(EVENT, namespace, about, lost="what events say about the pods")
 
 

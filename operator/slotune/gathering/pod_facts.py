@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
 from slotune.api.gpu_resources import devices_in, is_gpu_part, is_gpu_resource
 from slotune.api.quantities import QuantityError, parse_bytes, parse_quantity
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.symptoms import NodeFacts, PodFacts
 from slotune.gathering.command_words import shown_environment, shown_words
+from slotune.gathering.pod_troubles import told, troubles_of, warnings_of
 from slotune.gathering.volume_kinds import volume_kinds
-from slotune.sandbox.pod_facts import ContainerFacts, EventFacts
 from slotune.sandbox.pod_facts import PodFacts as PodStatus
 from slotune.tuning.pod_reading import PodReading
 
-__all__ = ["MOST_EVENTS", "node_facts", "pod_facts"]
+__all__ = ["node_facts", "pod_facts"]
 
 Object = Mapping[str, Any]
-
-MOST_EVENTS: Final = 10
-"""Warnings of one pod that are kept, the newest."""
 
 _LABELS: Final = (
     "node.kubernetes.io/instance-type",
@@ -41,8 +37,6 @@ _LABELS: Final = (
     "karpenter.k8s.aws/instance-gpu",
 )
 """Beginnings of the labels that say what a node is; a node has a hundred more."""
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def pod_facts(
@@ -74,6 +68,7 @@ def pod_facts(
     spec = _container(pod, container)
     own = status.containers.get(container)
     ended = None if own is None else own.ended or own.previous
+    troubles = tuple(troubles_of(status, container, _unready(pod)))
     return PodFacts(
         name=status.name,
         image=_text(spec.get("image")),
@@ -90,9 +85,15 @@ def pod_facts(
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
         last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),
         ready=_is_ready(status),
-        events=(*_troubles(status, own), *_warnings(events, status, own)),
+        events=(*map(told, troubles), *warnings_of(events, status, container)),
         volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
         ready_after_s=_ready_after(pod, container, status),
+        phase=_text(_part(pod, "status").get("phase")),
+        age_s=_seconds_since(status.created_at, now),
+        running_s=_seconds_since(None if own is None else own.running_since, now),
+        troubles=troubles,
+        containers=sum(not one.is_init or one.is_sidecar for one in status.containers.values()) or 1,
+        last_exit_message="" if ended is None else " ".join(ended.message.split()),
     )
 
 
@@ -169,49 +170,16 @@ def _ready_after(pod: Object, container: str, status: PodStatus) -> float | None
     return passed if passed >= 0 else None
 
 
+def _unready(pod: Object) -> list[str]:
+    """Containers that run and are not ready."""
+    status = _part(pod, "status")
+    every = [*_list(status, "containerStatuses"), *_list(status, "initContainerStatuses")]
+    return [str(one.get("name")) for one in every if _part(one, "state").get("running") and one.get("ready") is False]
+
+
 def _is_ready(status: PodStatus) -> bool | None:
     stated = status.conditions.get("Ready")
     return None if stated is None else stated.is_true
-
-
-def _troubles(status: PodStatus, own: ContainerFacts | None) -> Iterator[Evidence]:
-    """What its status says against it now, where no rule would look for it."""
-    scheduled = status.conditions.get("PodScheduled")
-    if scheduled is not None and not scheduled.is_true:
-        yield _evidence(Source.POD, f"not scheduled: {scheduled.reason}", scheduled.message)
-    if status.phase == "Failed" and status.reason:
-        yield _evidence(Source.POD, f"failed: {status.reason}", status.message)
-    if own is not None and own.waiting_reason and own.waiting_reason not in {"ContainerCreating", "PodInitializing"}:
-        yield _evidence(Source.POD, f"waiting: {own.waiting_reason}", own.waiting_message)
-
-
-def _warnings(events: Iterable[Object], status: PodStatus, own: ContainerFacts | None) -> Iterator[Evidence]:
-    """The newest first. What was said of a pod that has been ready ever since was its start, and is over."""
-    ready = status.conditions.get("Ready")
-    began_well = ready is not None and ready.is_true and own is not None and own.restarts == 0
-    since = ready.since if began_well and ready is not None else None
-    found: dict[tuple[str, str], tuple[datetime, int]] = {}
-    for event in events:
-        facts = EventFacts.from_object(event)
-        seen = facts.last_seen or _LONG_AGO
-        if event.get("type") != "Warning" or (since is not None and seen <= since):
-            continue
-        key = (facts.reason, facts.message)
-        before, count = found.get(key, (_LONG_AGO, 0))
-        found[key] = (max(before, seen), count + _count(event))
-    newest = sorted(found.items(), key=lambda one: one[1][0], reverse=True)
-    for (reason, message), (_, count) in newest[:MOST_EVENTS]:
-        yield _evidence(Source.EVENT, reason if count == 1 else f"{reason} × {count}", message)
-
-
-def _count(event: Object) -> int:
-    stated = _part(event, "series").get("count") or event.get("count") or event.get("deprecatedCount")
-    return stated if isinstance(stated, int) and stated > 0 else 1
-
-
-def _evidence(source: Source, what: str, message: str) -> Evidence:
-    text = " ".join(f"{what}: {message}".split()).removesuffix(":")
-    return Evidence(source, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 
 def _cores(text: str | None) -> float | None:

@@ -43,7 +43,7 @@ def test_a_container_without_a_limit_has_none_in_either_version() -> None:
 
 
 def test_a_large_mapped_file_without_the_ending_counts_as_weights_and_a_library_does_not() -> None:
-    blob = "7f00-7f01 r--s 00000000 08:01 42 /root/.ollama/blobs/sha256-ab\nSize: 4194304 kB\nRss: 1024 kB\n"
+    blob = "7f00-7f01 r--s 00000000 08:01 42 /models/blobs/sha256-ab\nSize: 4194304 kB\nRss: 1024 kB\n"
     library = "7f00-7f01 r--p 00000000 08:01 43 /usr/lib/libcublasLt.so.12\nSize: 524288 kB\nRss: 1024 kB\n"
     assert memory_look({"/proc/1/smaps": blob}).mapped_weights_bytes == 4096 * MIB
     assert memory_look({"/proc/1/smaps": library}).mapped_weights_bytes == 0

@@ -20,7 +20,7 @@ from slotune.diagnose.accelerators import is_part_of_device, known_accelerator
         ("NVIDIA H100 PCIe", 2039e9),
         ("NVIDIA H100 80GB HBM3", 3350e9),
         ("NVIDIA H200", 4917e9),
-        ("NVIDIA B200", 8192e9),
+        ("NVIDIA B200", 8184e9),
         ("NVIDIA GB10", 273e9),
         ("NVIDIA GeForce RTX 2080 Ti", 616e9),
         ("NVIDIA GeForce RTX 3060", 360e9),

@@ -3,9 +3,9 @@
 Memory bandwidth in GB/s, and 10^12 operations/s of dense matrix arithmetic at 8 bits, in which llama.cpp's kernels
 multiply quantized weights, or at 16 bits where the hardware is no faster at 8. Figures of the makers' data sheets and
 architecture papers (NVIDIA: Turing, Ampere, Ada, Hopper and Blackwell papers and data sheets, where "AI TOPS" with
-sparsity count half, and those of FP4 a quarter; AMD: CDNA and RDNA product pages; Apple: newsroom; Intel: ARK), each
-bandwidth compared with TechPowerUp's GPU database of December 2025; a heading in the table says where a row stands on
-something else. A bound must stay above the truth: of two sources, or of several memories behind one name (an RTX 3060
+sparsity count half, and those of FP4 a quarter; AMD: CDNA and RDNA product pages; Apple: newsroom; Intel: ARK); each
+bandwidth that TechPowerUp's GPU database of December 2025 has too was compared with it, and a heading in the table says
+where a row rests on something else. A bound must stay above the truth: of two sources, or of several memories behind one name (an RTX 3060
 with 8 GB has 240 GB/s, one with 12 GB 360), the higher counts. None: no figure that counts alike.
 
 A name that is not here has no bound, nor has a part of a device (MIG, vGPU, a compute partition), nor a variant that
@@ -31,10 +31,10 @@ A100 SXM4 80GB 2039 624|A100 SXM 80GB 2039 624|A800 SXM4 80GB 2039 624|A800 80GB
 A30 933 330|A10G 600 252|A10 600 250|A40 696 299|A2 200 36|A16 200 36
 L40S 864 733|L40 864 362|L4 300 242|L20 864 239|TESLA T4 320 130|T4 320 130
 V100 900 125|V100 SXM3 32GB 981 131|V100S 1134 130|TESLA P40 347 -
-# NVIDIA, where the sheet rounds down: memory clock by width of the bus, as drivers report them
+# NVIDIA, where the sheet rounds down: by the memory's clock (H200: 3201 MHz by 6144 bits, B200: 3996 MHz by 8192)
 H200 4917 1979|H200 NVL 4917 1671|H20 3E 4917 296|GH200 144G HBM3E 4917 1979|H20 4022 296|GH200 480GB 4022 1979
 H100 NVL 3938 1671|H100 PCIE 2039 1513|H800 PCIE 2039 1513
-B200 8192 4500|GB200 8192 5000|B300 8192 -|GB300 8192 -
+B200 8184 4500|GB200 8184 5000|B300 8184 -|GB300 8184 -
 # NVIDIA, for workstations
 RTX A6000 768 310|RTX A5500 768 273|RTX A5000 768 222|RTX A4500 640 189|RTX A4000 448 153|RTX A2000 288 64
 RTX 6000 ADA GENERATION 960 728|RTX 5000 ADA GENERATION 576 522|RTX 4500 ADA GENERATION 432 317
@@ -64,7 +64,7 @@ RTX 4070 504 233|RTX 3080 912 245|RTX 3060 TI 608 130|RTX 3060 360 102|RTX 3050 
 GTX 1080 352 -|GTX 1060 217 -
 # Jetson; an Orin Nano has 34 to 102
 AGX ORIN 205 -|ORIN NX 102.4 -|ORIN NANO 102.4 -|AGX XAVIER 137 -
-# AMD; of MI300 and later, whose stacks TechPowerUp counts twice, AMD's word; of MI250, one of its two devices
+# AMD; of MI300 and MI325, to which TechPowerUp gives twice as much, AMD's word; of MI250, one of its two devices
 INSTINCT MI355X 8192 5033|INSTINCT MI350X 8192 4614|INSTINCT MI325X 6000 2615|INSTINCT MI300X 5325 2615
 INSTINCT MI300A 5325 1961|INSTINCT MI250X 1638 192|INSTINCT MI250 1638 181|INSTINCT MI210 1638 181
 INSTINCT MI100 1229 185|INSTINCT MI60 1024 -|INSTINCT MI50 1024 -|RADEON VII 1024 -
@@ -74,9 +74,9 @@ RADEON RX 7900 XTX 960 123|RADEON RX 7900 XT 800 103|RADEON RX 7900 GRE 576 92|R
 RADEON RX 7700 XT 432 70|RADEON RX 7600 XT 288 45|RADEON RX 7600 288 44
 RADEON RX 6950 XT 576 -|RADEON RX 6900 XT 512 -|RADEON RX 6800 XT 512 -|RADEON RX 6800 512 -|RADEON RX 6750 XT 432 -
 RADEON RX 6700 XT 384 -|RADEON RX 6650 XT 280 -|RADEON RX 6600 XT 256 -|RADEON RX 6600 224 -|RADEON RX 5700 XT 448 -
-# memory of the host: LPDDR5X-8000 by 256 bits
+# memory of the host, by AMD's word: LPDDR5X-8000 by 256 bits
 RADEON 8060S 256 -|RADEON 8050S 256 -
-# Apple, whose names tell no cores: that with the most (M3 Max 300 or 410, M4 Max 410 or 546, M5 Max 460 or 614)
+# Apple's word; its names tell no cores: that with the most (M3 Max 300 or 410, M4 Max 410 or 546, M5 Max 460 or 614)
 APPLE M1 68.3 -|APPLE M1 PRO 205 -|APPLE M1 MAX 410 -|APPLE M1 ULTRA 819 -|APPLE M2 102.4 -|APPLE M2 PRO 205 -
 APPLE M2 MAX 410 -|APPLE M2 ULTRA 819 -|APPLE M3 102.4 -|APPLE M3 PRO 153.6 -|APPLE M3 MAX 410 -|APPLE M3 ULTRA 819 -
 APPLE M4 120 -|APPLE M4 PRO 273 -|APPLE M4 MAX 546 -|APPLE M5 153.6 -|APPLE M5 PRO 307.2 -|APPLE M5 MAX 614.4 -

@@ -5,8 +5,8 @@ multiply quantized weights, or at 16 bits where the hardware is no faster at 8. 
 architecture papers (NVIDIA: Turing, Ampere, Ada, Hopper and Blackwell papers and data sheets, where "AI TOPS" with
 sparsity count half, and those of FP4 a quarter; AMD: CDNA and RDNA product pages; Apple: newsroom; Intel: ARK); each
 bandwidth that TechPowerUp's GPU database of December 2025 has too was compared with it, and a heading in the table says
-where a row rests on something else. A bound must stay above the truth: of two sources, or of several memories behind one name (an RTX 3060
-with 8 GB has 240 GB/s, one with 12 GB 360), the higher counts. None: no figure that counts alike.
+where a row rests on something else. A bound must stay above the truth: of two sources, or of several memories behind
+one name (an RTX 3060 with 8 GB has 240 GB/s, one with 12 GB 360), the higher counts. None: no figure that counts alike.
 
 A name that is not here has no bound, nor has a part of a device (MIG, vGPU, a compute partition), nor a variant that
 only shares a name with one that is here: a laptop's GPU is another device than the card that it is named after. A

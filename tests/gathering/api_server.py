@@ -13,12 +13,25 @@ from typing import Any
 
 from aiohttp import web
 
-from slotune.controller.kinds import DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT, NODE, POD, Kind
+from slotune.controller.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    GPU_CLASS,
+    LLAMA_DEPLOYMENT,
+    NODE,
+    POD,
+    RESOURCE_CLAIM_TEMPLATE,
+)
 from slotune.gathering.deployment_pods import CLAIM, EVENT, VOLUME
+from slotune.gathering.other_kinds import DAEMON_SET, REPLICA_SET, STATEFUL_SET
 
-KINDS = {one.name: one for one in (POD, NODE, DEPLOYMENT, LLAMA_DEPLOYMENT, GPU_CLASS, EVENT, CLAIM, VOLUME)} | {
-    "ConfigMap": Kind("ConfigMap", "", "v1", "configmaps")
-}
+KINDS = {
+    one.name: one
+    for one in (
+        POD, NODE, DEPLOYMENT, LLAMA_DEPLOYMENT, GPU_CLASS, EVENT, CLAIM, VOLUME, CONFIG_MAP, RESOURCE_CLAIM_TEMPLATE,
+        STATEFUL_SET, DAEMON_SET, REPLICA_SET,
+    )
+}  # fmt: skip
 
 Handler = Callable[[str, web.Request], Awaitable[web.StreamResponse]]
 
@@ -71,7 +84,7 @@ class ApiServer:
     servers: dict[str, Handler] = field(default_factory=dict)
     """By pod; one without is not listened to."""
     forbidden: set[str] = field(default_factory=set)
-    """Resources that the caller may not touch: ``nodes``, ``pods/log``."""
+    """Resources that the caller may not touch: ``nodes``, ``pods/log``; with a verb, ``list deployments``, only so."""
     status: int = 0
     """Of every answer, where it is not 0."""
     stuck: bool = False
@@ -113,7 +126,8 @@ class ApiServer:
         if self.status:
             return refusal(self.status, "no")
         resource = resource_of(request.path)
-        if resource in self.forbidden:
+        _, _, verb = right_of(request.method, request.path)
+        if self.forbidden & {resource, f"{verb} {resource}"}:
             return refusal(403, f'{resource} is forbidden: User "me" cannot do that')
         if resource in {"pods/proxy", "pods/log"}:
             return await self._of_pod(request)
@@ -172,6 +186,14 @@ def resource_of(path: str) -> str:
     parts = parts[3:] if parts[0] == "apis" else parts[2:]
     parts = parts[2:] if parts[:1] == ["namespaces"] and len(parts) > 2 else parts
     return parts[0] + (f"/{parts[2]}" if len(parts) > 2 else "")
+
+
+def right_of(method: str, path: str) -> tuple[str, str, str]:
+    """(Group, resource, verb) that RBAC asks for."""
+    parts = path.strip("/").split("/")
+    group, rest = (parts[1], parts[3:]) if parts[0] == "apis" else ("", parts[2:])
+    rest = rest[2:] if rest[:1] == ["namespaces"] and len(rest) > 2 else rest
+    return group, resource_of(path), "create" if method == "POST" else "get" if len(rest) > 1 else "list"
 
 
 def listed(collection: str, path: str) -> bool:

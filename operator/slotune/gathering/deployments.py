@@ -15,12 +15,13 @@ from pydantic import ValidationError
 
 from slotune.api.problems import closest
 from slotune.api.v1alpha1 import GPUClass, LlamaDeployment
-from slotune.controller.cluster import Cluster, ClusterError, ForbiddenError, NotFoundError, Object
+from slotune.controller.cluster import Cluster, ForbiddenError, NotFoundError, Object
 from slotune.controller.kinds import DEPLOYMENT, GPU_CLASS, LLAMA_DEPLOYMENT
 from slotune.controller.references import parse
 from slotune.diagnose.symptoms import GPUFacts
-from slotune.gathering.look_errors import FIELD, MOST_NAMES, MissingRightError, NoSuchDeploymentError, right
+from slotune.gathering.look_errors import FIELD, MOST_NAMES, RIGHTS, MissingRightError, NoSuchDeploymentError, right
 from slotune.gathering.optional_reads import OptionalReads
+from slotune.gathering.other_kinds import other_of_that_name
 from slotune.verdict.promise import Promise
 
 __all__ = ["Meant", "find_deployment"]
@@ -117,22 +118,33 @@ async def _gpu(model: LlamaDeployment, reads: OptionalReads) -> GPUFacts | None:
 
 
 async def _no_such(cluster: Cluster, namespace: str, name: str, tuned: Sequence[Object]) -> NoSuchDeploymentError:
-    """With the names that there are, and the namespace where it is, as far as the caller may see them."""
-    kinds = "a Deployment or LlamaDeployment"
+    """With what else is of that name, the names that there are, and the namespace where it is, as far as the caller may
+    see them."""
+    if words := await other_of_that_name(cluster, namespace, name):
+        return NoSuchDeploymentError(FIELD, name, words)
+    unseen = ""
     try:
         listed = await cluster.list_metadata(DEPLOYMENT, namespace)
-    except ClusterError:
-        listed = []
+    except ForbiddenError:
+        listed, unseen = [], f"your account lacks the right to {right('list', DEPLOYMENT, namespace)}"
     names = sorted({str(one["metadata"]["name"]) for one in (*listed, *tuned)})
     if meant := closest(name, names):
         return NoSuchDeploymentError(FIELD, name, f"namespace {namespace} has no such one: did you mean {meant}?")
     try:
         elsewhere = await cluster.list(DEPLOYMENT, None, fields=f"metadata.name={name}")
-    except ClusterError:
+    except ForbiddenError:  # most people see their own namespaces alone
         elsewhere = []
     if elsewhere:
         places = ", ".join(sorted(str(one["metadata"]["namespace"]) for one in elsewhere)[:MOST_NAMES])
         return NoSuchDeploymentError(FIELD, name, f"it is not in namespace {namespace}, but in {places}: name that")
     shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    there = f"there are {shown}" if names else "none can be seen there: name another namespace"
-    return NoSuchDeploymentError(FIELD, name, f"{kinds} of namespace {namespace} is needed, and {there}")
+    if unseen:
+        there = f"which there are can't be seen: {unseen}: check its name and the namespace, or ask for the role of"
+        there += f" {RIGHTS}" + (f" (LlamaDeployments are {shown})" if names else "")
+    else:
+        there = (
+            f"there {'is' if len(names) == 1 else 'are'} {shown}" if names else "there is none: name another namespace"
+        )
+    return NoSuchDeploymentError(
+        FIELD, name, f"a Deployment or LlamaDeployment of namespace {namespace} is needed; {there}"
+    )

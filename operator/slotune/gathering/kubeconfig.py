@@ -74,7 +74,7 @@ def choose_cluster(
     documents = {path: held for path in found if (held := _read(path, source))}
     contexts, clusters, users = (_merged(documents, section) for section in _SECTIONS)
     where = os.pathsep.join(map(str, found))
-    current = next((str(one) for held in documents.values() if (one := held.get("current-context"))), None)
+    current = next((str(held["current-context"]) for held in documents.values() if held.get("current-context")), None)
     chosen = current if context is None else context
     if not contexts:
         raise NoClusterError(name, f"{where} holds no context: name a kubeconfig that does with --kubeconfig FILE")

@@ -157,6 +157,8 @@ def _cache_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear("the prompt cache is on")
     evidence = _what_turns_it_off(symptoms)
     log = symptoms.log
+    if not _is_switched_off(symptoms):
+        return _nothing_kept(symptoms, evidence)
     shared, share = _picked(symptoms)
     if log is not None and shared >= SEVERAL and share >= OFTEN:
         evidence = (*evidence, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY]))
@@ -166,8 +168,29 @@ def _cache_off(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return Finding(PROMPT_CACHE_OFF, words, evidence, Severity.INFO)
 
 
+def _nothing_kept(symptoms: Symptoms, evidence: tuple[Evidence, ...]) -> Finding:
+    """Nobody says that the cache is off; that nothing is in it after any request does."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    released = 0 if requests is None else requests.released
+    return Finding(
+        PROMPT_CACHE_OFF,
+        f"after all of {released:,} requests their slot kept nothing of the prompt; whether prompts share a beginning "
+        "does not show here",
+        evidence,
+        Severity.INFO,
+        Confidence.LIKELY,
+        first="Send cache_prompt: true in each request: builds that write such a log keep a prompt only if its request "
+        "asks for that, and most of them do not by themselves.",
+    )
+
+
 def _is_off(symptoms: Symptoms) -> bool | None:
-    """Whether the prompt cache is switched off; None: nobody said."""
+    """Whether prompts are not kept; None: nobody said."""
+    return True if _unkept_line(symptoms) is not None else _is_switched_off(symptoms)
+
+
+def _is_switched_off(symptoms: Symptoms) -> bool | None:
+    """Whether an argument or a request is known to turn the prompt cache off; None: nobody said."""
     setting = settings.stated(symptoms, "--cache-prompt")
     asked = None if symptoms.server is None else symptoms.server.sampling.get("cache_prompt")
     if asked is False:
@@ -177,7 +200,18 @@ def _is_off(symptoms: Symptoms) -> bool | None:
     return False if asked is True or settings.has_defaults(symptoms) else None
 
 
+def _unkept_line(symptoms: Symptoms) -> Evidence | None:
+    """A line of the log that says, as all of its kind do, that a slot kept nothing of the prompt that it had read."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if requests is None or requests.unkept_line is None or _makes_no_text(symptoms) is not None:
+        return None
+    is_habit = requests.unkept >= SEVERAL and requests.unkept == requests.released and requests.predicted_tokens > 0
+    return Evidence(Source.LOG, requests.unkept_line.text, requests.unkept_line.number) if is_habit else None
+
+
 def _what_turns_it_off(symptoms: Symptoms) -> tuple[Evidence, ...]:
+    if not _is_switched_off(symptoms) and (unkept := _unkept_line(symptoms)) is not None:
+        return (unkept,)
     setting = settings.stated(symptoms, "--cache-prompt")
     if setting is not None and not setting.on:
         return (settings.said(setting),)

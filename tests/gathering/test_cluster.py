@@ -405,6 +405,58 @@ async def test_a_pod_of_two_unknown_programs_wants_the_container_named(look):
     assert found.pod.image == "y"
 
 
+async def test_of_several_servers_in_a_pod_one_is_to_be_named(look):
+    first, second = (container(name=name, args=["-m", name]) for name in ("a", "b"))
+    look.server.put(deployment("chat", first, second), pod(POD, first, second, statuses=[container_status(name="b")]))
+    said = await look.fails(NoServerContainerError)
+    assert "2 of its containers are llama-server: name one with --container: a, b" in said
+    [found] = await look.take(container="b")
+    assert found.flags == ("-m", "b")
+
+
+def with_sidecar(made: dict[str, Any], *beside: dict[str, Any]) -> dict[str, Any]:
+    spec = made["spec"]["template"]["spec"] if made["kind"] == "Deployment" else made["spec"]
+    spec["initContainers"] = [one | {"restartPolicy": "Always"} for one in beside]
+    return made
+
+
+async def test_a_native_sidecar_that_is_the_server_is_looked_at(look):
+    proxy = container(name="proxy", image="envoy", args=None)
+    own = container(args=["-m", "a", "--port", "9000"], envFrom=[{"configMapRef": {"name": "settings"}}])
+    made = pod(POD, proxy, statuses=[container_status(name="proxy")])
+    made["status"]["initContainerStatuses"] = [container_status(restartCount=2, lastState=crashed(1))]
+    settings = {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "shop"}}
+    look.server.put(with_sidecar(deployment("chat", proxy), own), with_sidecar(made, own))
+    look.server.put(settings | {"data": {"LLAMA_ARG_N_PARALLEL": "3"}})
+    [found] = await look.take()
+    assert found.server is not None
+    assert found.server.url == f"http://{POD}:9000"
+    assert found.server.props is not None
+    assert found.flags == ("--parallel", "3", "-m", "a", "--port", "9000")
+    assert found.pod is not None
+    assert found.pod.restarts == 2
+    assert look.told == ["container llama is taken for llama-server; --container names another"]
+    assert "name one of proxy, llama" in await look.fails(NoServerContainerError, container="x")
+    [found] = await look.take(container="llama")
+    assert found.log is not None
+
+
+async def test_two_servers_of_which_one_is_a_native_sidecar_are_both_named(look):
+    beside = container(name="draft", args=["-m", "b"])
+    look.server.put(with_sidecar(deployment(), beside))
+    assert "name one with --container: llama, draft" in await look.fails(NoServerContainerError)
+
+
+async def test_a_server_that_a_shell_starts_is_read_like_any_other(look):
+    own = container(image="x", command=["sh", "-c"], args=["exec llama-server -m a -np 2 --port 9000 2>&1"])
+    other = container(name="logs", image="y", args=None)
+    look.server.put(deployment("chat", other, own), pod(POD, other, own))
+    [found] = await look.take()
+    assert found.flags == ("-m", "a", "-np", "2", "--port", "9000")
+    assert found.server is not None
+    assert found.server.url == f"http://{POD}:9000"
+
+
 async def test_a_container_that_is_only_guessed_is_said(look):
     look.server.put(deployment("chat", container(image="x")), pod(POD, container(image="x")))
     await look.take()

@@ -23,6 +23,7 @@ __all__ = [
     "native_sidecars",
     "program_at",
     "server_container",
+    "servers_among",
     "tool_words",
 ]
 
@@ -79,7 +80,7 @@ def llama_servers(template: PodTemplate) -> tuple[Container, ...]:
     Each of the two kinds is judged by the most trusted sign that any of it has: a sidecar is there to help, and that it
     starts the program openly says nothing about a container that leaves it to its image.
     """
-    return (*_servers_among(template.spec.containers), *_servers_among(native_sidecars(template)))
+    return (*servers_among(template.spec.containers), *servers_among(native_sidecars(template)))
 
 
 def native_sidecars(template: PodTemplate) -> tuple[Container, ...]:
@@ -106,7 +107,8 @@ def server_container(template: PodTemplate, name: str | None) -> Container | Non
     return stated if not found else None
 
 
-def _servers_among(containers: Sequence[Container]) -> tuple[Container, ...]:
+def servers_among(containers: Sequence[Container]) -> tuple[Container, ...]:
+    """Those that are llama-server by the most trusted sign that any of them has."""
     for sign in (_starts_it, _has_its_variables, _has_its_image):
         found = tuple(container for container in containers if sign(container))
         if found:

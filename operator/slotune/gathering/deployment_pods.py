@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from slotune.api.kubernetes_types import Container, PodTemplate
-from slotune.api.server_container import llama_servers, server_container
+from slotune.api.kubernetes_types import PodTemplate
 from slotune.controller.cluster import Cluster, ForbiddenError, Object
 from slotune.controller.kinds import CONFIG_MAP, NODE, POD, RESOURCE_CLAIM_TEMPLATE, Kind
-from slotune.controller.listening import Listening, listening_in
+from slotune.controller.listening import Listening
 from slotune.controller.serving_pods import labels_to_ask, pods_of
 from slotune.diagnose.symptoms import NodeFacts, PodFacts
 from slotune.gathering.claimed_gpus import claim_templates_of, claimed_gpus, claimed_parts
 from slotune.gathering.command_words import server_flags
 from slotune.gathering.deployments import Meant
-from slotune.gathering.look_errors import FIELD, MissingRightError, NoPodsError, NoServerContainerError, right
+from slotune.gathering.look_errors import FIELD, MissingRightError, NoPodsError, right
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.gathering.pod_facts import node_facts, pod_facts
 from slotune.gathering.volume_kinds import claims_of, volume_name
-from slotune.tuning.pod_reading import PodReading, read_pod
+from slotune.gathering.which_container import listening_of, running_container, server_name
+from slotune.tuning.pod_reading import read_pod
 
 __all__ = ["MOST_PODS", "SeenPod", "see_pods"]
 
@@ -78,7 +78,7 @@ async def see_pods(
         MissingRightError: pods may not be listed.
         ClusterError: the API server does not answer.
     """
-    name = _server_name(meant, container, reads)
+    name = server_name(meant, container, reads)
     try:
         listed = await cluster.list(POD, namespace, labels_to_ask(meant.deployment))
     except ForbiddenError as error:
@@ -111,7 +111,7 @@ class _Around:
 
     def seen(self, pod: Object, name: str, events: Sequence[Object], reads: OptionalReads) -> SeenPod:
         template = _template(pod)
-        container = None if template is None else _container(template, name)
+        container = None if template is None else running_container(template, name)
         reading = None
         if template is not None and container is not None:
             reading = read_pod(template, container, {one: _text(held) for one, held in self.settings.items()})
@@ -134,24 +134,11 @@ class _Around:
             node=None if node is None else node_facts(node),
             container=name,
             flags=() if container is None or reading is None else server_flags(container, reading),
-            listening=_listening(container, reading),
+            listening=listening_of(container, reading),
             is_running=_runs(pod, name),
             has_earlier_log=facts.restarts > 0 and _runs(pod, name),
             has_started=_runs(pod, name) or facts.restarts > 0 or facts.last_exit is not None,
         )
-
-
-def _server_name(meant: Meant, container: str | None, reads: OptionalReads) -> str:
-    template = PodTemplate.from_manifest(meant.deployment["spec"]["template"])
-    names = [one.name for one in template.spec.containers]
-    found = server_container(template, container or meant.container)
-    if found is None:
-        raise NoServerContainerError(meant.name, container, names)
-    if container is None and found not in llama_servers(template):
-        reads.note(f"container {found.name} is taken for llama-server, although nothing in the Deployment says so")
-    elif container is None and len(names) > 1:
-        reads.note(f"container {found.name} is taken for llama-server; --container names another")
-    return found.name
 
 
 def _chosen(meant: Meant, listed: Sequence[Object], container: str, reads: OptionalReads) -> list[Object]:
@@ -195,21 +182,6 @@ def _template(pod: Object) -> PodTemplate | None:
         return None
 
 
-def _container(template: PodTemplate, name: str) -> Container | None:
-    return template.container(name) or next((one for one in llama_servers(template) if one.name == name), None)
-
-
-def _listening(container: Container | None, reading: PodReading | None) -> Listening:
-    """By its flags; where they name no port, the only one that its container declares is a better guess than 8080."""
-    if container is None or reading is None:
-        return Listening()
-    found = listening_in(reading)
-    declared = [one.get("containerPort") for one in (container.model_extra or {}).get("ports") or ()]
-    if found.port == Listening().port and len(declared) == 1 and isinstance(declared[0], int):
-        return replace(found, port=declared[0])
-    return found
-
-
 def _runs(pod: Object, container: str) -> bool:
     return "running" in (_status_of(pod, container).get("state") or {})
 
@@ -224,7 +196,7 @@ def _settings_of(pods: Iterable[Object], container: str) -> list[str]:
     """Names of the ConfigMaps that the server's variables come from."""
     names: dict[str, None] = {}
     for pod in pods:
-        for one in pod["spec"].get("containers") or ():
+        for one in (*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())):
             if one.get("name") != container:
                 continue
             sources = [source.get("configMapRef") for source in one.get("envFrom") or ()]

@@ -79,13 +79,14 @@ class NoPodsError(InvalidInputError):
 class NoServerContainerError(InvalidInputError):
     """Nothing tells which container is llama-server, or the one that was named is not there."""
 
-    def __init__(self, deployment: str, named: str | None, there: Sequence[str]) -> None:
+    def __init__(self, deployment: str, named: str | None, there: Sequence[str], servers: Sequence[str] = ()) -> None:
         names = ", ".join(there)
-        cure = (
-            f"none of its containers is llama-server for certain: name it with --container, one of {names}"
-            if named is None
-            else f"Deployment {deployment} has no such container: name one of {names}"
-        )
+        if named is not None:
+            cure = f"Deployment {deployment} has no such container: name one of {names}"
+        elif servers:
+            cure = f"{len(servers)} of its containers are llama-server: name one with --container: {', '.join(servers)}"
+        else:
+            cure = f"none of its containers is llama-server for certain: name it with --container, one of {names}"
         super().__init__(FIELD if named is None else "--container", deployment if named is None else named, cure)
 
 

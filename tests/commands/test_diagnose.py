@@ -226,7 +226,7 @@ def test_a_key_that_is_missing_wrong_or_unreadable_is_said(tmp_path: Path, capsy
     with serving(MockServer(locked)) as url:
         assert "--api-key-file" in refused(capsys, "--url", url)
         line = refused(capsys, "--url", url, "--api-key-file", str(wrong))
-        assert "does not accept the key" in line
+        assert f"--api-key-file is {wrong}: {url} does not accept the key in it" in line
         assert "wr0ng" not in line
         assert "is empty" in refused(capsys, "--url", url, "--api-key-file", str(empty))
         assert "can't be read" in refused(capsys, "--url", url, "--api-key-file", str(tmp_path / "none"))

@@ -66,6 +66,13 @@ def wanting(key: str) -> Handler:
     return answer
 
 
+async def web_server(path: str, request: web.Request) -> web.StreamResponse:
+    """One that is something else, and says so."""
+    page = web.Response(text="<html>Welcome</html>", content_type="text/html", headers={"Server": "nginx/1.27"})
+    page.set_status(200 if path == "/" else 404)
+    return page
+
+
 async def silent(path: str, request: web.Request) -> web.StreamResponse:
     """One that takes questions and answers none."""
     await asyncio.Event().wait()

@@ -25,12 +25,13 @@ from slotune.gathering.look_errors import (
     NoPodsError,
     NoServerContainerError,
     NoSuchDeploymentError,
+    NotLlamaServerError,
     UnreachableClusterError,
 )
 from slotune.gathering.pod_relay import relayed
 from slotune.gathering.watching import Watch
 from slotune.tuning.errors import InvalidInputError
-from tests.gathering.api_server import ApiServer, api_server, llama_server, silent, wanting
+from tests.gathering.api_server import ApiServer, api_server, llama_server, silent, wanting, web_server
 from tests.gathering.pods import container, container_status, crashed, deployment, event, node, pod
 
 POD = "chat-5d4f-a"
@@ -255,10 +256,33 @@ async def test_a_server_with_a_key_says_how_to_give_it_and_takes_it(look):
     assert "--api-key-file" in found.server.refused["/props"]
     [found] = await look.take(api_key="wrong")
     assert found.server is not None
-    assert found.server.refused["/props"].startswith(f"pod {POD} does not accept")
+    assert found.server.refused["/props"].startswith(f"pod {POD} does not accept the key in it")
+    [found] = await look.take(api_key="wrong", key_file=Path("keys/chat"))
+    assert found.server is not None
+    assert found.server.refused["/props"] == f"pod {POD} does not accept the key in keys/chat (401)"
     [found] = await look.take(api_key=KEY)
     assert found.server is not None
     assert found.server.props is not None
+
+
+async def test_a_deployment_of_another_program_is_refused_as_its_address_would_be(look):
+    look.server.servers[POD] = web_server
+    look.server.logs[POD, False] = b"GET / 200\n" * 100
+    said = await look.fails(NotLlamaServerError)
+    assert f"at port 8080 of pod {POD} is no llama-server but " in said
+    assert "only llama-server can be diagnosed" in said
+    assert "--container" in said
+
+
+async def test_what_speaks_for_llama_server_is_looked_at_though_another_program_answers(look):
+    look.server.servers[POD] = web_server
+    [found] = await look.take()  # by its log
+    assert found.log is not None
+    assert found.server.refused["/props"].startswith("no llama-server but ")
+    look.server.logs.clear()
+    look.server.put(pod("chat-5d4f-b"))
+    look.server.servers["chat-5d4f-b"] = llama_server
+    assert len(await look.take()) == 2  # by the answer of another pod
 
 
 async def test_one_server_that_hangs_holds_no_other_up(look, monkeypatch):

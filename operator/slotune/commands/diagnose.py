@@ -24,6 +24,7 @@ from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import check_up
 from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
+from slotune.gathering.door import WrongKeyError
 from slotune.gathering.log_file import read_log
 from slotune.gathering.own_machine import look_at_process, process_behind
 from slotune.gathering.server import look_at
@@ -177,7 +178,10 @@ async def _ask(
     url: str, key: str | None, asked: Asked, note: Callable[[str], None]
 ) -> tuple[ServerLook, ProbeFacts | None]:
     with watching(asked.watch, announce, note, probe=asked.probe) as watch:
-        look = await look_at(url, key, watch=watch)
+        try:
+            look = await look_at(url, key, watch=watch)
+        except WrongKeyError as error:
+            raise InvalidInputError(error.field, asked.api_key_file, error.cure) from error
     if watch is not None and look.metrics is None and look.slots is None and not look.silent_s:
         note("--watch had nothing to look at again: start the server with --metrics (and without --no-slots)")
     if not asked.probe or (watch is not None and watch.enough.is_set()):

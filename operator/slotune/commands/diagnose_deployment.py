@@ -30,6 +30,7 @@ def _look(asked: Asked, helps: Helps) -> Looked:
         context=asked.context,
         container=asked.container,
         api_key=helps.key,
+        key_file=asked.api_key_file,
         probe=partial(_probe, note=notes.append) if asked.probe else None,
         watched=partial(watching, asked.watch, announce, notes.append, probe=asked.probe),
         tell=notes.append,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,9 @@ from slotune.diagnose.symptoms import PodFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.deployment_pods import SeenPod, see_pods
 from slotune.gathering.deployments import find_deployment
+from slotune.gathering.door import ANOTHER_PROGRAM, KEY_IN_FILE
 from slotune.gathering.kubeconfig import ChosenCluster, choose_cluster
-from slotune.gathering.look_errors import NoClusterError, UnreachableClusterError, right
+from slotune.gathering.look_errors import FIELD, NoClusterError, NotLlamaServerError, UnreachableClusterError, right
 from slotune.gathering.optional_reads import OptionalReads
 from slotune.gathering.pod_logs import PodLog, read_pod_log
 from slotune.gathering.pod_server import Probe, look_at_pod, probe_pod
@@ -54,6 +55,8 @@ class Wanted:
     """The one that is llama-server; None finds it."""
     api_key: str | None = None
     """Of the servers; None for none."""
+    key_file: Path | None = None
+    """Where the key was read, for words about it."""
     probe: Probe | None = None
     """Sends a few requests to one server after the other, where it was asked for."""
     watched: Callable[[], AbstractContextManager[Watch | None]] = nullcontext
@@ -70,6 +73,7 @@ def look_at_deployment(
     context: str | None = None,
     container: str | None = None,
     api_key: str | None = None,
+    key_file: Path | None = None,
     probe: Probe | None = None,
     watched: Callable[[], AbstractContextManager[Watch | None]] = nullcontext,
     tell: Callable[[str], None] = lambda _: None,
@@ -77,12 +81,13 @@ def look_at_deployment(
     """The symptoms of each pod, those that are worse off first. Not from within an event loop.
 
     Args:
-        name: see :class:`Wanted`, as for the last five.
+        name: see :class:`Wanted`, as for the last six.
         namespace: None takes that of the context, or of the pod that this runs in.
         kubeconfig: None takes the variable KUBECONFIG, the pod that this runs in, or kubectl's own file.
         context: of the kubeconfig; None takes the current one.
         container: of the pods.
         api_key: of the servers.
+        key_file: where it was read.
         probe: of one server.
         watched: of all servers together.
         tell: hears what is missing.
@@ -91,7 +96,7 @@ def look_at_deployment(
         InvalidInputError: nothing could be looked at; its class says why (:mod:`slotune.gathering.look_errors`).
     """
     chosen = choose_cluster(name, kubeconfig, context, os.environ)
-    wanted = Wanted(name, container, api_key, probe, watched, tell)
+    wanted = Wanted(name, container, api_key, key_file, probe, watched, tell)
     return asyncio.run(_connect_and_look(wanted, namespace, chosen))
 
 
@@ -119,11 +124,12 @@ async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted)
     places = [PodPlace(namespace, pod.name, pod.listening) for pod in pods]
     pairs = list(zip(pods, places, strict=True))
     with wanted.watched() as watch:
-        looks = await asyncio.gather(*(_look(reader, pod, place, wanted.api_key, watch) for pod, place in pairs))
+        looks = await asyncio.gather(*(_look(reader, pod, place, wanted, watch) for pod, place in pairs))
     if watch is not None and watch.enough.is_set():
         wanted = replace(wanted, probe=None)
     probes = [await _probe(reader, place, look, wanted, reads) for place, look in zip(places, looks, strict=True)]
     logs = await _logs(reader, namespace, pods, reads)
+    _check_is_server(wanted.name, places, looks, logs)
     return tuple(
         Symptoms(
             name=pod.name,
@@ -141,9 +147,45 @@ async def look_in_cluster(reader: ClusterReader, namespace: str, wanted: Wanted)
 
 
 async def _look(
-    reader: ClusterReader, pod: SeenPod, place: PodPlace, api_key: str | None, watch: Watch | None
+    reader: ClusterReader, pod: SeenPod, place: PodPlace, wanted: Wanted, watch: Watch | None
 ) -> ServerLook | None:
-    return await look_at_pod(reader, place, api_key, watch) if pod.is_running else None
+    if not pod.is_running:
+        return None
+    look = await look_at_pod(reader, place, wanted.api_key, watch)
+    if wanted.key_file is None:
+        return look
+    return replace(look, refused={path: _naming(why, wanted.key_file) for path, why in look.refused.items()})
+
+
+def _naming(why: str, key_file: Path) -> str:
+    return why.replace(KEY_IN_FILE, f"the key in {key_file}")
+
+
+Logs = tuple[LogStory | None, LogStory | None]
+"""(The present log, the one before the restart); None for what is no log of llama-server, or could not be read."""
+
+
+def _check_is_server(
+    name: str, places: Sequence[PodPlace], looks: Sequence[ServerLook | None], logs: Sequence[Logs]
+) -> None:
+    """Whether anything speaks for llama-server: what answers instead of it, or its logs.
+
+    Raises:
+        NotLlamaServerError: other programs answer, and nothing else is known of any of them.
+    """
+    asked = [(place, look) for place, look in zip(places, looks, strict=True) if look is not None]
+    others = [(place, why) for place, look in asked if (why := _another(look))]
+    if others and len(others) == len(asked) and not any(log for both in logs for log in both):
+        place, why = others[0]
+        where = f"at port {place.listening.port} of pod {place.pod} is {why}"
+        raise NotLlamaServerError(
+            FIELD, name, f"{where}; where another container is llama-server, name it: --container"
+        )
+
+
+def _another(look: ServerLook) -> str:
+    """What answers in place of llama-server; empty where nothing does."""
+    return next((why for why in look.refused.values() if why.startswith(ANOTHER_PROGRAM)), "")
 
 
 async def _probe(
@@ -159,11 +201,9 @@ async def _probe(
         return None
 
 
-async def _logs(
-    reader: ClusterReader, namespace: str, pods: tuple[SeenPod, ...], reads: OptionalReads
-) -> list[tuple[LogStory | None, LogStory | None]]:
-    """(the present log, the one before the restart) of each pod, one pod after the other: memory stays that of one."""
-    found: list[tuple[LogStory | None, LogStory | None]] = []
+async def _logs(reader: ClusterReader, namespace: str, pods: tuple[SeenPod, ...], reads: OptionalReads) -> list[Logs]:
+    """Those of each pod, one pod after the other: memory stays that of one."""
+    found: list[Logs] = []
     clock = asyncio.get_running_loop().time
     ends = clock() + LOGS_LIMIT_S
     for pod in pods:

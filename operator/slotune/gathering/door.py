@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from slotune.gathering.asking import Answer, Asker, Cause, Silence
 from slotune.gathering.foreign import is_llama_model_list, is_router, who_answers
 from slotune.llama.server_answers import parse_props
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["check_door", "check_llama", "check_tls"]
+__all__ = ["ANOTHER_PROGRAM", "KEY_IN_FILE", "WrongKeyError", "check_door", "check_llama", "check_tls"]
+
+ANOTHER_PROGRAM: Final = "no llama-server but "
+"""Begins the cure where another program answers."""
+KEY_IN_FILE: Final = "the key in it"
+"""Stands for the key in a file that is named before; for one that is not, its name is to be put in."""
 
 _PLAIN = frozenset({200, 401, 403, 404, 503})
 """What only a server without TLS answers to plain HTTP; others hang up, say 400 or redirect."""
@@ -17,6 +24,10 @@ _ERRORS = 400
 _UNKNOWN_PAGE = frozenset({404, 405, 501})
 _ROOT_S = 2.0
 """For the page at ``/``, which is only asked for to name what is not llama-server."""
+
+
+class WrongKeyError(InvalidInputError):
+    """The server wants another API key than the one that was given."""
 
 
 async def check_tls(asker: Asker, limit_s: float) -> None:
@@ -76,7 +87,7 @@ async def check_llama(
     who = who_answers(props, models, root)
     if isinstance(props, Answer) and props.status >= _ERRORS and props.status not in _UNKNOWN_PAGE:
         who += f" (it answers {props.status})"
-    raise InvalidInputError("--url", asker.base, f"no llama-server but {who}: only llama-server can be diagnosed")
+    raise InvalidInputError("--url", asker.base, f"{ANOTHER_PROGRAM}{who}: only llama-server can be diagnosed")
 
 
 def _check_proxy(asker: Asker, said: Answer) -> None:
@@ -112,7 +123,7 @@ def _check_loading(asker: Asker, said: Answer) -> None:
 
 def _key_error(asker: Asker, status: int) -> InvalidInputError:
     if asker.has_key:
-        return InvalidInputError("--api-key-file", None, f"{asker.base} does not accept the key in it ({status})")
+        return WrongKeyError("--api-key-file", None, f"{asker.base} does not accept {KEY_IN_FILE} ({status})")
     cure = f"it wants an API key ({status}): name a file that holds it with --api-key-file FILE"
     return InvalidInputError("--url", asker.base, cure)
 

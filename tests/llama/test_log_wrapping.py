@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotune.llama.log_prefixes import seconds_of
+from slotune.llama.log_times import seconds_of
 from slotune.llama.log_story import Line, LogStory, Topic
 from slotune.llama.log_stream import LogReader
 

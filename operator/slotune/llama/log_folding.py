@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from slotune.llama.log_prefixes import begins, is_stamped
+from slotune.llama.log_prefix_pieces import begins, is_stamped
 
 __all__ = ["Folding"]
 

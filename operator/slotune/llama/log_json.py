@@ -17,7 +17,7 @@ import orjson
 
 from slotune.llama.log_json_forms import Form, form_of
 from slotune.llama.log_old_builds import as_old_line
-from slotune.llama.log_prefixes import in_seconds
+from slotune.llama.log_times import in_seconds
 
 __all__ = ["Messages", "messages", "without_colours"]
 

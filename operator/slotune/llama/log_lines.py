@@ -12,15 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
+from slotune.llama.log_buffers import buffers, compute_buffers
 from slotune.llama.log_devices import devices_found, gpus_in_use
 from slotune.llama.log_shape import ModelShape, model_shape
 
 __all__ = ["LogFacts", "parse_log"]
-
-MIB = 1024 * 1024
 
 _HOST_BUFFER = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 """Buffers in host memory: plain, mapped, repacked for SIMD, and pinned ones such as ``CUDA_Host``."""
@@ -165,9 +163,9 @@ def parse_log(text: str) -> LogFacts:
         flash_attention=_flash_attention(text),
         layers_offloaded=int(offloaded[1]) if offloaded else None,
         layers=int(offloaded[2]) if offloaded else None,
-        model_buffers=_buffers(r"(\S+) model|llm_load_tensors: +(\S+)", whole),
-        kv_buffers=_buffers(r"(\S+) (?:KV|RS|DSV4 \S+ state)", whole),
-        compute_buffers=_compute_buffers(whole),
+        model_buffers=buffers(r"(\S+) model|llm_load_tensors: +(\S+)", whole),
+        kv_buffers=buffers(r"(\S+) (?:KV|RS|DSV4 \S+ state)", whole),
+        compute_buffers=compute_buffers(whole),
         cache_ram_mib=_cache_ram(text),
         cache_idle_slots=_idle_slots(text),
         cache_reuse_unsupported="cache_reuse is not supported by" in text,
@@ -258,30 +256,6 @@ def _flash_attention(text: str) -> bool | None:
         return resolved[1].endswith("enabled")
     stated = _context_line("flash_attn", text)
     return None if stated in (None, "auto") else _context_switch("flash_attn", text)
-
-
-def _buffers(kind: str, text: str) -> Mapping[str, int]:
-    buffers: dict[str, int] = {}
-    for match in re.finditer(rf"(?:{kind}) buffer size = +([\d.]+) MiB", text):
-        *names, size = match.groups()
-        name = next(name for name in names if name)
-        buffers[name] = buffers.get(name, 0) + round(float(size) * MIB)
-    return MappingProxyType(buffers)
-
-
-def _compute_buffers(text: str) -> Mapping[str, int]:
-    """Scratch space per device: a context that reserves again replaces its buffer, a second context has its own."""
-    total: dict[str, int] = {}
-    for context in re.split(r"constructing llama_context|llama_new_context_with_model: n_ctx ", text):
-        kinds = (r"compute", r" ?output")
-        latest = {
-            (kind, match[1]): round(float(match[2]) * MIB)
-            for kind in kinds
-            for match in re.finditer(rf"(\S+) {kind} buffer size = +([\d.]+) MiB", context)
-        }
-        for (_, device), size in latest.items():
-            total[device] = total.get(device, 0) + size
-    return MappingProxyType(total)
 
 
 def _cache_ram(text: str) -> int | None:

@@ -15,7 +15,8 @@ from typing import Final
 
 from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
 from slotune.llama.log_old_builds import slot_of
-from slotune.llama.log_story import Line, RequestTimings, Running
+from slotune.llama.log_running import RunningSpeed
+from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
 from slotune.llama.quantiles import Quantiles
 
@@ -43,8 +44,6 @@ _RELEASED = re.compile(rb" n_past=(\d{1,15}) .*truncated=(true|false)")
 _TASK = re.compile(rb"task (-?\d+) \|")
 _DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
 _TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
-_READING = re.compile(rb"n_tokens = +(\d{1,15}), .* / +(\d{1,15}\.\d\d) tokens per")
-_WRITING = re.compile(rb"n_(?:decoded|gen) = +(\d{1,15}), tg = +(\d{1,15}\.\d\d)")
 _UNKEPT = re.compile(rb" n_past=([1-9]\d{0,14}) .*\bn_cache_tokens=(\d{1,15})\b")
 
 
@@ -102,12 +101,10 @@ class RequestTotals:
         self._computed_by_slot: dict[bytes, int] = {}
         self._taken_twice: dict[bytes, int] = {}
         self._begun = 0
-        self._reading = self._writing = 0.0
-        self._running_tokens = 0
-        self._running: Line | None = None
         self._released = self._unkept = 0
         self._unkept_line: Line | None = None
         self.forgotten = ForgottenTotals()
+        self.running = RunningSpeed()
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
         self.truncated: list[tuple[int, bytes]] = []
@@ -134,7 +131,7 @@ class RequestTotals:
             elif hot is _OLD:
                 self._take_old(number, line)
             elif hot is _RUNNING:
-                self._take_running(number, line)
+                self.running.take(number, line)
             elif hot in FORGETTING:
                 self.forgotten.take(number, line, hot)
             else:
@@ -182,21 +179,6 @@ class RequestTotals:
                 self.truncated.append((number, line))
             elif match is not None and computed is not None:
                 self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
-
-    def _take_running(self, number: int, line: bytes) -> None:
-        if match := _READING.search(line):
-            self._reading = float(match[2])
-        elif match := _WRITING.search(line):
-            self._writing = float(match[2])
-        else:
-            return
-        self._running_tokens, self._running = int(match[1]), Line(number, quote(line))
-
-    def running(self) -> Running | None:
-        """How fast the last request was that is not known to have finished; None: no line says so."""
-        if self._running is None:
-            return None
-        return Running(self._reading or None, self._writing or None, self._running_tokens, self._running)
 
     def _take_other(self, line: bytes, hot: Hot) -> None:
         if hot is Hot.DRAFT and (match := _DRAFT.search(line)):

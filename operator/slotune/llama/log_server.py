@@ -247,7 +247,7 @@ class ServerLog:
             fact_lines=quoted,
             seen=MappingProxyType(seen),
             requests=timings,
-            running=since.totals.running() if timings is None else None,
+            running=since.totals.running.story() if timings is None else None,
             forgotten=since.totals.forgotten.story(),
             failure=failure,
             failure_line=failure_line,

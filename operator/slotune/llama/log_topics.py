@@ -11,12 +11,12 @@ builds said instead.
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slotune.llama.log_levels import DEBUG, LETTERS, level_of
+from slotune.llama.log_mark_words import HEADER_WORDS, HOT_WORDS, MARK_WORDS, Hot, Mark
 from slotune.llama.log_old_builds import is_old_work, old_line
 from slotune.llama.log_origin import is_of_engine, is_of_server
 from slotune.llama.log_story import LONGEST, Topic
@@ -41,45 +41,6 @@ _SHAPE_BYTES = 400
 """llama-server's own lines have shorter shapes; of a longer one, a prompt for example, the beginning decides."""
 _SHAPES = 20_000
 """Shapes that are remembered: 8 MB at most. A log that shows prompts has a new one in each line."""
-
-
-class Mark(enum.Enum):
-    """A line that tells how far a server came."""
-
-    EARLY = enum.auto()
-    """Said while arguments are read: nothing of the same process is before it but its like."""
-    DEVICE = enum.auto()
-    """Devices and back ends, found in the first moments of a process, in no fixed place."""
-    HEADER = enum.auto()
-    """Build, machine: once in a process."""
-    LOADING = enum.auto()
-    SLOTS = enum.auto()
-    """Slots are made; changes no stage."""
-    SLEEP = enum.auto()
-    """Its model is unloaded until a request comes; changes no stage."""
-    READY = enum.auto()
-    WORK = enum.auto()
-    END = enum.auto()
-
-
-class Hot(enum.Enum):
-    """A line with numbers to add up; most lines of a busy server are such."""
-
-    WORK = enum.auto()
-    PROMPT = enum.auto()
-    GENERATION = enum.auto()
-    DRAFT = enum.auto()
-    STOP = enum.auto()
-    TOOK = enum.auto()
-    PICK = enum.auto()
-    RUNNING = enum.auto()
-    """How far a request is that is at work."""
-    IN_COMMON = enum.auto()
-    FORGOTTEN = enum.auto()
-    ERASED = enum.auto()
-    """What a prompt shares with its slot, that it is read again all the same, a checkpoint that is thrown away."""
-    OLD = enum.auto()
-    """As builds until September 2024 wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,58 +86,6 @@ _OURS = re.compile(
 
 _WORDS = tuple((topic, re.compile(words)) for topic, words in TOPIC_WORDS)
 
-_HEADERS = (
-    ("engine", re.compile(rb"slotune engine: xllamacpp")),
-    ("init", re.compile(rb"srv +init: initializing \.\.\.")),
-    ("print_info", re.compile(rb"common_params_print_info: build \d+")),
-    ("verbosity", re.compile(rb"common_params_print_info: verbosity = ")),
-    ("build_info", re.compile(rb"build_info: ")),
-    ("build", re.compile(rb"build:? \d+ \([0-9a-f]")),
-    ("system_info", re.compile(rb"system_info: n_threads")),
-    ("system", re.compile(rb"system info: n_threads")),
-    ("old_build", re.compile(rb"\Abuild info\Z")),
-    ("old_system", re.compile(rb"\Asystem info\Z")),
-)
-_MARKS = (
-    (Mark.READY, re.compile(rb"(?<!draft )(?<!CLIP )\bmodel loaded\s*\Z")),
-    (Mark.LOADING, re.compile(rb"loading model(?: '|\s*\Z)")),
-    (Mark.SLOTS, re.compile(rb"\binitializing(?:,? (?:slots, )?n_slots = | slots\Z)")),
-    (Mark.SLEEP, re.compile(rb"(?:entering|exiting) sleeping state")),
-    (Mark.WORK, re.compile(rb"\| processing task")),
-    (
-        Mark.END,
-        re.compile(
-            rb"exiting due to|cleaning up before exit|main loop exited|GGML_ASSERT[(:]|GGML_ABORT"
-            rb"|(?:CUDA|ROCm|HIP|MUSA|SYCL) error|terminate called after"
-        ),
-    ),
-    (
-        Mark.EARLY,
-        re.compile(
-            rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: "
-            rb"|error: invalid argument|error while handling"
-        ),
-    ),
-    (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),
-)
-_HOT = (
-    (Hot.WORK, re.compile(rb"\| processing task")),
-    (Hot.PROMPT, re.compile(rb"prompt eval time = +[\d.]+ ms / +\d+ tokens")),
-    (Hot.GENERATION, re.compile(rb"(?<!prompt )\beval time = +[\d.]+ ms / +\d+ (?:tokens|runs)")),
-    (Hot.DRAFT, re.compile(rb"draft acceptance(?: rate)? = +[\d.]+ \( *\d+ accepted / +\d+ generated\)")),
-    (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
-    (
-        Hot.RUNNING,
-        re.compile(
-            rb"prompt processing, n_tokens = +\d+, .* / +[\d.]+ tokens per|n_(?:decoded|gen) = +\d+, tg = +[\d.]+"
-        ),
-    ),
-    (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
-    (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
-    (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),
-    (Hot.ERASED, re.compile(rb"erased invalidated context checkpoint \(.* n_tokens = \d+, ")),
-    (Hot.PICK, re.compile(rb"selected slot by LCP similarity, (?:f_)?sim_best = [01]\.\d{3} ")),
-)
 _ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.RUNNING, Hot.OLD)
 _OLD_SLOT = re.compile(rb"slot \d+ (?:is processing|released)")
 _SUMMARY = re.compile(rb"llama_(?:print_timings|perf_\w+): ")
@@ -209,7 +118,7 @@ def classify(line: bytes) -> LineKind:
     if letter == b"D" or (letter is None and _DEBUG.search(message)):
         return LineKind(ours=True, level=DEBUG, topics=(Topic.DEBUG_LINE,))
     message = _own_words(message)
-    hot = None if _SUMMARY.match(message) else next((kind for kind, words in _HOT if words.search(message)), None)
+    hot = None if _SUMMARY.match(message) else next((kind for kind, words in HOT_WORDS if words.search(message)), None)
     old_work, begins = is_old_work(message) if _OLD_SLOT.match(message) else (False, False)
     return LineKind(
         ours=True,
@@ -248,13 +157,13 @@ def _topics(message: bytes) -> tuple[Topic, ...]:
 
 
 def _header(message: bytes) -> str:
-    return next((name for name, words in _HEADERS if words.search(message)), "")
+    return next((name for name, words in HEADER_WORDS if words.search(message)), "")
 
 
 def _mark(message: bytes) -> Mark | None:
     if _header(message):
         return Mark.HEADER
-    return next((mark for mark, words in _MARKS if words.search(message)), None)
+    return next((mark for mark, words in MARK_WORDS if words.search(message)), None)
 
 
 def _own_words(message: bytes) -> bytes:

@@ -15,7 +15,9 @@ from typing import Final, overload
 
 from slotune.llama.log_json import messages, without_colours
 from slotune.llama.log_json_forms import Form
-from slotune.llama.log_prefixes import PORT, Prefixes, seconds_of
+from slotune.llama.log_prefix_pieces import PORT
+from slotune.llama.log_prefixes import Prefixes
+from slotune.llama.log_times import seconds_of
 
 __all__ = ["Stamps", "Unwrapped", "Wrapping", "without_colours"]
 

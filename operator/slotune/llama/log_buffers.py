@@ -1,0 +1,37 @@
+"""How much memory a llama-server's log says that weights, caches and scratch space take, device by device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["buffers", "compute_buffers"]
+
+_MIB: Final = 1024 * 1024
+
+
+def buffers(kind: str, text: str) -> Mapping[str, int]:
+    """Bytes per device, as the log spells it, of buffers whose kind and device the pattern ``kind`` finds."""
+    found: dict[str, int] = {}
+    for match in re.finditer(rf"(?:{kind}) buffer size = +([\d.]+) MiB", text):
+        *names, size = match.groups()
+        name = next(name for name in names if name)
+        found[name] = found.get(name, 0) + round(float(size) * _MIB)
+    return MappingProxyType(found)
+
+
+def compute_buffers(text: str) -> Mapping[str, int]:
+    """Scratch space per device: a context that reserves again replaces its buffer, a second context has its own."""
+    total: dict[str, int] = {}
+    for context in re.split(r"constructing llama_context|llama_new_context_with_model: n_ctx ", text):
+        kinds = (r"compute", r" ?output")
+        latest = {
+            (kind, match[1]): round(float(match[2]) * _MIB)
+            for kind in kinds
+            for match in re.finditer(rf"(\S+) {kind} buffer size = +([\d.]+) MiB", context)
+        }
+        for (_, device), size in latest.items():
+            total[device] = total.get(device, 0) + size
+    return MappingProxyType(total)

@@ -124,7 +124,7 @@ def test_a_probe_beside_other_requests_is_told_as_such() -> None:
 
 
 def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:
-    one = examined(Symptoms("pod"), clear(Item.GPU, "on the GPU"), undecided(Item.GPU, "--probe"))
+    one = examined(Symptoms("pod", log=LOG), clear(Item.GPU, "on the GPU"), undecided(Item.GPU, "--probe"))
     assert "nothing to change: 1 of 2 checks made, 1 could not be decided from this\n" in said(one)
     assert "is the GPU used, and for all layers? (1 of 2 checks clear)" in " ".join(said(one).split())
 
@@ -137,7 +137,7 @@ def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:
         undecided(Item.CLIENT, "--probe, sent the way that users' requests go"),
     )
     needs = said(one).partition("What would decide the rest\n")[2]
-    assert "   --probe: Template, Client\n   something that nobody else needs: Health\n" in needs
+    assert "   --url URL --probe: Template, Client\n   something that nobody else needs: Health\n" in needs
 
 
 def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
@@ -146,7 +146,7 @@ def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
         undecided(Item.REUSE, "--probe: it sends one prompt twice"),
         undecided(Item.REUSE, "--probe, or its arguments: --deployment NAME shows them"),
     )
-    assert "   --probe: Reuse\n" in said(one)
+    assert "   --url URL --probe: Reuse\n" in said(one)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def test_a_trial_on_cpus_is_not_accused_of_using_no_gpu() -> None:
 def test_limits_of_the_pod_are_held_against_threads_and_the_host_cache() -> None:
     args = ("-t", "8", "-tb", "8", "-cram", "8192", "-lv", "4", "-ngl", "0")
     pod = PodFacts("p", args=("/app/llama-server", *args), cpu_limit=2.0, memory_limit_bytes=4 * GIB)
-    assert noticed(None, is_gpu=False, pod=pod) == ["SLT060"]  # nobody knows what the model takes: nothing is guessed
+    assert noticed(None, is_gpu=False, pod=pod) == ["SLT033", "SLT060"]  # 8 GiB are beyond 4, whatever the model takes
+    roomy = replace(pod, memory_limit_bytes=16 * GIB)
+    assert noticed(None, is_gpu=False, pod=roomy) == ["SLT060"]  # nobody knows what the model takes: nothing is guessed
     assert noticed(log("all_defaults.log"), is_gpu=False, pod=replace(pod, cpu_limit=8.0)) == ["SLT033"]
     roomy = replace(pod, cpu_limit=8.0, memory_limit_bytes=64 * GIB)
     assert noticed(log("all_defaults.log"), is_gpu=False, pod=roomy) == []

@@ -98,12 +98,13 @@ OF_FAILURES: Final[Mapping[FailureClass, Entry]] = MappingProxyType(
             code="OutOfMemoryHost",
             item=Item.MEMORY,
             title="Host memory ran out",
-            cause="The process grew beyond the memory limit, mostly by the host prompt cache or by weights that are "
-            "kept in host memory, and the kernel ended it.",
-            first="Lower cacheRAMMiB (--cache-ram), or raise the container's memory limit.",
+            cause="The process grew beyond the memory limit and the kernel ended it: by the KV cache of a long context "
+            "or by weights that are no mapped file when it starts, by the host prompt cache while it serves.",
+            first="Raise the container's memory limit, or lower what took the memory: cacheRAMMiB (--cache-ram), "
+            "contextSizePerSlot (-c), or the weights.",
             avoid="Do not take a larger GPU: its memory was not what ran out.",
             verify="Host memory stays below the limit through the same load.",
-            knobs=("cacheRAMMiB",),
+            knobs=("cacheRAMMiB", "contextSizePerSlot", "parallelSlots", "cacheTypeK", "cacheTypeV", "variant"),
         ),
         FailureClass.CONFIGURATION_MISMATCH: Entry(
             id="SLT209",

@@ -22,8 +22,10 @@ from typing import Any, Final
 
 from slotune.diagnose.checkup import FAILING
 from slotune.diagnose.entry import Item
+from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.findings import trial_findings
 from slotune.llama.candidate import Candidate
+from slotune.llama.failures import FailureClass
 from slotune.llama.kv_types import bytes_per_element
 from slotune.search.drift import without_drifted
 from slotune.search.problem import Problem
@@ -82,7 +84,7 @@ _LESS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "OutOfMemoryKV": frozenset({"contextSizePerSlot", "parallelSlots", "cacheTypeK", "cacheTypeV"}),
         "OutOfMemoryCompute": frozenset({"uBatchSize"}),
         "OutOfMemoryRuntime": frozenset({"uBatchSize", "contextSizePerSlot"}),
-        "OutOfMemoryHost": frozenset({"cacheRAMMiB"}),
+        "OutOfMemoryHost": frozenset(OF_FAILURES[FailureClass.OUT_OF_MEMORY_HOST].knobs) | {"uBatchSize"},
     }
 )
 """Settings of a finding that should become less, by its code; others should become more, or merely others."""
@@ -148,10 +150,17 @@ def _ways(problem: Problem, result: TrialResult) -> Mapping[str, bool]:
         tells = found.binds is not None or found.entry.item is Item.REUSE or found.id in FAILING
         if not tells and result.failure is None:
             continue
-        for knob in found.knobs:
+        for knob in _of_host(result) if result.failure is FailureClass.OUT_OF_MEMORY_HOST else found.knobs:
             if knob in _FIELDS:
                 ways.setdefault(_FIELDS[knob], knob in _LESS.get(found.code, ()))
     return ways
+
+
+def _of_host(result: TrialResult) -> tuple[str, ...]:
+    """Settings that fill host memory. The prompt cache is none of them before the first prompt, or where it is off."""
+    knobs = OF_FAILURES[FailureClass.OUT_OF_MEMORY_HOST].knobs
+    is_kept = result.trial.candidate.cache_ram_mib != 0 and not result.never_ran
+    return knobs if is_kept else tuple(knob for knob in knobs if knob != "cacheRAMMiB")
 
 
 def _place(problem: Problem, candidate: Candidate, misses: Sequence[_Miss]) -> int:

@@ -138,7 +138,7 @@ def test_what_the_log_says_of_the_cache_is_believed_before_the_default() -> None
 def test_the_cache_is_undecided_without_a_limit_a_build_or_a_size() -> None:
     assert is_undecided(RULES, "SLT033", of(log=log(facts=CPU | {"cache_ram_mib": 8192})))
     assert is_undecided(RULES, "SLT033", of(pod=pod(memory_limit_bytes=4 * GIB)))
-    assert is_undecided(RULES, "SLT033", of(pod=pod(memory_limit_bytes=4 * GIB, image=IMAGE)))
+    assert is_undecided(RULES, "SLT033", of(pod=pod(memory_limit_bytes=16 * GIB, image=IMAGE)))
 
 
 # SLT034
@@ -256,7 +256,7 @@ def test_weights_that_are_to_lie_in_memory_whole_and_do_not_fit_are_killed_while
             log=log(facts={"model_buffers": {"CPU": 8 * GIB}}),
         )
         said = found(RULES, "SLT034", loading, Severity.CRITICAL)
-        assert said.first == "Raise the memory limit to 10,240 MiB or more, or take smaller weights."
+        assert (said.first or "").startswith("Take smaller weights, or raise the memory limit to ")
     mapped = of(pod=pod("-lm", "mlock", image=IMAGE, memory_limit_bytes=4 * GIB), server=server(model=meta))
     assert "read from its file again" in found(RULES, "SLT038", mapped).sentence
 

@@ -1,4 +1,4 @@
-"""Is there enough host memory for the prompt cache and for weights on the CPU?"""
+"""Was a server killed for want of host memory, or is it about to be?"""
 
 from __future__ import annotations
 
@@ -9,30 +9,18 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules.placement import (
-    NEEDS_START,
-    Backend,
-    backend_of,
-    build_of,
-    fact,
-    heard,
-    host_bytes,
-    shown,
-    stated,
-    weights_bytes,
-)
-from slotune.diagnose.rules.settings import has_defaults
+from slotune.diagnose.rules.host_cures import eater_of
+from slotune.diagnose.rules.host_parts import HostParts, cache_ram, limit_words, parts_of
+from slotune.diagnose.rules.placement import Backend, backend_of, heard, weights_bytes
+from slotune.diagnose.rules.probes import probe_that_killed
 from slotune.diagnose.rules.weights_file import read_whole
 from slotune.diagnose.symptoms import PodFacts, Symptoms
-from slotune.llama.build_defaults import defaults_of
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
 from slotune.llama.log_story import Topic
 
 __all__ = [
-    "CACHE_RAM_BEYOND_LIMIT",
     "HOST_MEMORY_PRESSURE",
-    "cache_ram_beyond_limit",
     "cure_of",
     "host_memory_pressure",
     "is_about_prompt_cache",
@@ -40,29 +28,12 @@ __all__ = [
 ]
 
 MIB: Final = 2**20
-CACHE_ROOM: Final = 0.9
-"""Part of what is left of a memory limit that a cache may be given: the rest is for buffers that grow."""
-STEP_MIB: Final = 256
-"""Suggested sizes are multiples of this."""
 KILLED: Final = 137
 """Exit code of a process that the kernel killed."""
 RECENT_S: Final = 86_400
 """A kill within a day may come again today: a cache takes about so long to grow (rwlove/home-ops#13936: 1.5 days)."""
 LONG_AGO_S: Final = 7 * RECENT_S
 """Whoever served well for a week since then was given what it needs, or something else changed."""
-CACHE_RAM_BEYOND_LIMIT: Final = Entry(
-    id="SLT033",
-    code="CacheRAMBeyondLimit",
-    item=Item.MEMORY,
-    title="The host prompt cache may grow beyond the pod's memory limit",
-    cause="--cache-ram is 8,192 MiB where nothing is stated, whatever the container may use: the cache grows with "
-    "every prompt until the kernel kills the server (ggml-org/llama.cpp#22629, #27725; rwlove/home-ops#13936: every "
-    "day and a half).",
-    first="Set --cache-ram to what the limit leaves, or to 0 where prompts share nothing; or raise the memory limit.",
-    avoid="Do not set it to -1: then it has no limit at all.",
-    verify="The container's memory stays below its limit for days, and the pod has no OOMKilled.",
-    knobs=("cacheRAMMiB",),
-)
 
 HOST_MEMORY_PRESSURE: Final = Entry(
     id="SLT034",
@@ -78,83 +49,6 @@ HOST_MEMORY_PRESSURE: Final = Entry(
     verify="The pod has no OOMKilled, and the node no MemoryPressure.",
     knobs=("cacheRAMMiB", "variant"),
 )
-
-
-def cache_ram_beyond_limit(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    """Whether the cache, as it is set or by default, can outgrow the memory limit of its pod."""
-    pod, cache, taken = symptoms.pod, _cache_ram(symptoms), _host_taken(symptoms)
-    if cache is not None and cache[0] == 0:
-        return Clear("there is no host prompt cache", (cache[1],))
-    if pod is not None and pod.memory_limit_bytes is None:
-        return Clear("the pod has no memory limit")
-    limit = _limit(symptoms)
-    if limit is None:
-        return Undecided("--deployment: the memory limit of its pods")
-    if cache is None or taken is None:
-        sizes = "the size of the weights: --url, --model FILE, or a log with -lv 4"
-        return Undecided(NEEDS_START if cache is None else sizes)
-    return _fits(*limit, taken, *cache)
-
-
-def _limit(symptoms: Symptoms) -> tuple[int, Evidence] | None:
-    """(Bytes that it may use, who says so): by its pod, or by the cgroup that its process is in."""
-    pod, host = symptoms.pod, symptoms.host
-    if pod is not None and pod.memory_limit_bytes is not None:
-        size = pod.memory_limit_bytes
-        return size, Evidence(Source.POD, f"limits.memory {size / MIB:,.0f} MiB")
-    if host is None or host.last.limit_bytes is None:
-        return None
-    return host.last.limit_bytes, Evidence(Source.PROC, f"memory.max {host.last.limit_bytes}")
-
-
-def _fits(limit_bytes: int, limit: Evidence, taken: int, size: int, told: Evidence) -> Finding | Clear:
-    """Whether a cache of ``size`` MiB fits beside the bytes that are taken; -1 never does."""
-    left = max(0, limit_bytes - taken)
-    if 0 < size * MIB <= left:
-        return Clear(f"a cache of {size:,} MiB fits into the memory limit", (told, limit))
-    rest = "" if not taken else f", of which the model takes {taken / MIB:,.0f}"
-    whose = "pod" if limit.source is Source.POD else "container"
-    grows = "without limit" if size < 0 else f"to {size:,} MiB"
-    fitting = int(CACHE_ROOM * left / MIB) // STEP_MIB * STEP_MIB
-    return Finding(
-        CACHE_RAM_BEYOND_LIMIT,
-        f"the host prompt cache may grow {grows}, the {whose} may use {limit_bytes / MIB:,.0f} MiB{rest}",
-        (told, limit),
-        confidence=Confidence.LIKELY,
-        first=f"Set --cache-ram {fitting}, or raise the memory limit"
-        + (f" by {size - left / MIB:,.0f} MiB." if size > 0 else "."),
-    )
-
-
-def _cache_ram(symptoms: Symptoms) -> tuple[int, Evidence] | None:
-    """(MiB, who says so); -1 has no limit. The default counts only where the arguments are known."""
-    log = symptoms.log
-    if log is not None and log.facts.cache_ram_mib is not None:
-        size = log.facts.cache_ram_mib
-        words = "prompt cache is disabled" if size == 0 else f"prompt cache is enabled, size limit: {size} MiB"
-        return size, fact(log, "cache_ram_mib", words)
-    setting = stated(symptoms).get("-cram")
-    if setting is not None and setting.values and re.fullmatch(r"-?\d+", setting.values[0]):
-        return int(setting.values[0]), shown(setting)
-    build = build_of(symptoms)
-    if not has_defaults(symptoms) or build is None:
-        return None
-    defaults = defaults_of(build[0])
-    if "-cram" in defaults.unsure:
-        return None
-    return defaults.cache_ram_mib, Evidence(Source.FLAGS, f"no --cache-ram: {defaults.cache_ram_mib} MiB by default")
-
-
-def _host_taken(symptoms: Symptoms) -> int | None:
-    """Bytes of host memory that the model takes for good; None when nobody knows where it lies, or how large it is."""
-    log = symptoms.log
-    if log is not None and log.facts.model_buffers:
-        facts = log.facts
-        return sum(host_bytes(one) for one in (facts.model_buffers, facts.kv_buffers, facts.compute_buffers))
-    backend = backend_of(symptoms)
-    if backend is None:
-        return None
-    return 0 if backend.is_gpu else weights_bytes(symptoms)
 
 
 def host_memory_pressure(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -178,8 +72,27 @@ def _log_ended(symptoms: Symptoms) -> Finding | None:
     )
     # The process that it happened to may have been followed by one that came up.
     severity = Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL
-    entry = OF_FAILURES[log.failure.failure_class]
-    return Finding(entry, f"host memory ran out: {sentence}", (told,), severity, first=cure_of(sentence))
+    kind = log.failure.failure_class
+    if kind is not FailureClass.OUT_OF_MEMORY_HOST:
+        first = _smaller_weights(symptoms) if kind is FailureClass.OUT_OF_MEMORY_WEIGHTS else cure_of(sentence)
+        return Finding(OF_FAILURES[kind], f"host memory ran out: {sentence}", (told,), severity, first=first)
+    # The sentence of the class can't know what took the memory, so its cure is not repeated.
+    eater, what = eater_of(symptoms), sentence.rpartition(": ")[0].removeprefix("host memory ran out")
+    said = f"host memory ran out{what}{eater.words}"
+    return Finding(eater.entry, said, (told, *eater.evidence), severity, first=eater.first)
+
+
+def _smaller_weights(symptoms: Symptoms) -> str:
+    return f"Take smaller weights, or {_larger(symptoms)}."
+
+
+def _larger(symptoms: Symptoms) -> str:
+    """The limit that all of it needs."""
+    parts, cache = parts_of(symptoms), cache_ram(symptoms)
+    weights = weights_bytes(symptoms)
+    if parts is None and weights is None:
+        return "give it more memory"
+    return limit_words(parts or HostParts(weights=weights or 0), None if cache is None else cache[0])
 
 
 def ran_out_on_host(symptoms: Symptoms) -> bool:
@@ -204,6 +117,8 @@ def _killed(symptoms: Symptoms) -> Finding | None:
     if pod is None or (reason != "OOMKilled" and code != KILLED):
         return None
     if reason != "OOMKilled":
+        if probe_that_killed(symptoms) is not None:
+            return None  # which is a finding of its own
         return Finding(
             HOST_MEMORY_PRESSURE,
             f"its container was killed (exit code {code}), and nobody says what for",
@@ -215,11 +130,13 @@ def _killed(symptoms: Symptoms) -> Finding | None:
         )
     ago = "" if pod.last_exit_ago_s is None else f" {_ago(pod.last_exit_ago_s)}"
     limit = "" if pod.memory_limit_bytes is None else f", its limit is {pod.memory_limit_bytes / MIB:,.0f} MiB"
+    eater = eater_of(symptoms)
     return Finding(
-        OF_FAILURES[FailureClass.OUT_OF_MEMORY_HOST],
-        f"its container was killed with {reason} (exit code {code}){ago}{limit}",
-        (Evidence(Source.POD, f"last exit {reason} {code}"), *_memory_events(symptoms)),
+        eater.entry,
+        f"its container was killed with {reason} (exit code {code}){ago}{limit}{eater.words}",
+        (Evidence(Source.POD, f"last exit {reason} {code}"), *eater.evidence, *_memory_events(symptoms)),
         _weight_of(pod),
+        first=eater.first,
     )
 
 
@@ -289,7 +206,7 @@ def _beyond_limit(symptoms: Symptoms) -> Finding | None:
         (whole, Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB")),
         Severity.CRITICAL,
         Confidence.LIKELY,
-        first=f"Raise the memory limit to {(weights / MIB + 2048):,.0f} MiB or more, or take smaller weights.",
+        first=_smaller_weights(symptoms),
     )
 
 

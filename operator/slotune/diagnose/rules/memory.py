@@ -14,8 +14,8 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
+from slotune.diagnose.rules import cache_limit, locking, page_cache, swap, weights_file
 from slotune.diagnose.rules import host_memory as host
-from slotune.diagnose.rules import locking, page_cache, swap, weights_file
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     fact,
@@ -243,7 +243,7 @@ ENTRIES: Final = (
     CONTEXT_SHRUNK,
     CONTEXT_TOO_SMALL,
     KV_POOL_FULL,
-    host.CACHE_RAM_BEYOND_LIMIT,
+    cache_limit.CACHE_RAM_BEYOND_LIMIT,
     host.HOST_MEMORY_PRESSURE,
     weights_file.WEIGHTS_FROM_SLOW_STORAGE,
     GPU_MEMORY_FULL,
@@ -256,7 +256,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(CONTEXT_SHRUNK.id, Item.MEMORY, _context_shrunk),
     Rule(CONTEXT_TOO_SMALL.id, Item.MEMORY, _context_too_small),
     Rule(KV_POOL_FULL.id, Item.MEMORY, _kv_pool_full),
-    Rule(host.CACHE_RAM_BEYOND_LIMIT.id, Item.MEMORY, host.cache_ram_beyond_limit),
+    Rule(cache_limit.CACHE_RAM_BEYOND_LIMIT.id, Item.MEMORY, cache_limit.cache_ram_beyond_limit),
     Rule(host.HOST_MEMORY_PRESSURE.id, Item.MEMORY, host.host_memory_pressure),
     Rule(weights_file.WEIGHTS_FROM_SLOW_STORAGE.id, Item.MEMORY, weights_file.weights_from_slow_storage),
     Rule(GPU_MEMORY_FULL.id, Item.MEMORY, _gpu_memory_full),

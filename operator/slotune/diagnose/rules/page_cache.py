@@ -6,19 +6,18 @@ that is smaller than the weights on the host tells enough.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.host import HostFacts
-from slotune.diagnose.rules.placement import Backend, backend_of, heard, host_bytes, weights_bytes
+from slotune.diagnose.rules.host_parts import cache_ram, limit_mib, parts_of, projection
+from slotune.diagnose.rules.placement import Backend, backend_of, host_bytes, weights_bytes
 from slotune.diagnose.rules.swap import LITTLE_BYTES
 from slotune.diagnose.rules.waiting_process import fetched, needs_look, waits_for
 from slotune.diagnose.rules.weights_file import read_whole
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Topic
 
 __all__ = ["WEIGHTS_READ_AGAIN", "weights_read_again"]
 
@@ -30,7 +29,6 @@ ALL_THERE: Final = 0.95
 """Part of the mapped weights in memory from which all that is used is taken to be there."""
 STALLED_PERCENT: Final = 5.0
 """Of the time, in which everything waited for memory: below it, it is noise of the kernel's own tidying."""
-_HOST_PROJECTED: Final = re.compile(r"projected to use (\d+) MiB of host memory vs\. (\d+) MiB of total host memory")
 
 WEIGHTS_READ_AGAIN: Final = Entry(
     id="SLT038",
@@ -52,7 +50,7 @@ WEIGHTS_READ_AGAIN: Final = Entry(
 def weights_read_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether mapped weights are dropped from the page cache and read again."""
     host = symptoms.host
-    seen = None if host is None else _watched(host)
+    seen = None if host is None else _watched(symptoms, host)
     if seen is None and (whole := read_whole(symptoms)) is not None:
         return Clear("its weights are memory of its own, no pages of a file", (whole,))
     if seen is None:
@@ -62,7 +60,7 @@ def weights_read_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
     return seen or _on_gpu(symptoms) or Undecided(needs_look(symptoms))
 
 
-def _watched(host: HostFacts) -> Finding | Clear | None:
+def _watched(symptoms: Symptoms, host: HostFacts) -> Finding | Clear | None:
     """By what the process waited for between two looks."""
     waits, last = waits_for(host), host.last
     if last.mapped_weights_bytes == 0:
@@ -90,7 +88,7 @@ def _watched(host: HostFacts) -> Finding | Clear | None:
         WEIGHTS_READ_AGAIN,
         f"{waits} of its weights{_of_room(host)}",
         told,
-        first=_larger(last.mapped_weights_bytes or 0, last.anonymous_bytes or 0) if _is_beyond_room(host) else None,
+        first=_larger(symptoms, _needed(host)) if _is_beyond_room(host) else None,
     )
 
 
@@ -106,8 +104,11 @@ def _is_short(host: HostFacts) -> bool:
 
 def _is_beyond_room(host: HostFacts) -> bool:
     room = _room(host)
-    needed = (host.last.mapped_weights_bytes or 0) + (host.last.anonymous_bytes or 0)
-    return room is not None and needed > ALL_THERE * room
+    return room is not None and _needed(host) > ALL_THERE * room
+
+
+def _needed(host: HostFacts) -> int:
+    return (host.last.mapped_weights_bytes or 0) + (host.last.anonymous_bytes or 0)
 
 
 def _room(host: HostFacts) -> int | None:
@@ -155,7 +156,7 @@ def _beyond_room(symptoms: Symptoms) -> Finding | Clear | None:
                 f"{room / MIB:,.0f}: the rest is read from its file again at every step",
                 (told,),
                 confidence=Confidence.LIKELY,
-                first=_larger(weights, others),
+                first=_larger(symptoms),
             )
     limit = None if symptoms.pod is None else symptoms.pod.memory_limit_bytes
     if limit is not None and backend_of(symptoms) is Backend.CPU:
@@ -164,20 +165,18 @@ def _beyond_room(symptoms: Symptoms) -> Finding | Clear | None:
     return None
 
 
-def _larger(weights: int, others: int) -> str:
-    needed = (weights + others) / MIB + 2048
-    return f"Give it {needed:,.0f} MiB or more, or take smaller weights."
+def _larger(symptoms: Symptoms, measured: int = 0) -> str:
+    """What all of it needs: by its parts, by what its process has (bytes), whichever is more."""
+    parts, cache = parts_of(symptoms), cache_ram(symptoms)
+    by_parts = 0 if parts is None else limit_mib(parts.reserved, max(0, 0 if cache is None else cache[0]))
+    return f"Give it {max(by_parts, limit_mib(measured, 0)):,} MiB or more, or take smaller weights."
 
 
 def _on_host(symptoms: Symptoms) -> tuple[int | None, int]:
     """(Bytes of weights that the CPU computes with, bytes that its caches and buffers take beside them)."""
-    log = symptoms.log
-    if log is not None and log.facts.model_buffers:
-        facts = log.facts
-        mapped = sum(size for name, size in facts.model_buffers.items() if name.endswith("_Mapped"))
-        # What was repacked for the CPU is mapped as well, and its pages of the file are not needed any more.
-        weights = max(mapped, host_bytes(facts.model_buffers) - mapped)
-        return weights, host_bytes(facts.kv_buffers) + host_bytes(facts.compute_buffers)
+    log, parts = symptoms.log, parts_of(symptoms)
+    if parts is not None and log is not None and log.facts.model_buffers:
+        return parts.weights, parts.kv + parts.buffers
     if backend_of(symptoms) is not Backend.CPU:
         return None, 0
     return weights_bytes(symptoms), 0
@@ -196,23 +195,13 @@ def _rooms(symptoms: Symptoms) -> list[tuple[int, Evidence]]:
         )
     if host is not None and (room := _room(host)) is not None:
         found.append((room, Evidence(Source.PROC, f"memory {room / MIB:,.0f} MiB")))
-    if (said := _projection(symptoms)) is not None:
+    if (said := projection(symptoms)) is not None:
         found.append((said[1] * MIB, said[2]))
     return sorted(found, key=lambda one: one[0])
 
 
-def _projection(symptoms: Symptoms) -> tuple[int, int, Evidence] | None:
-    """(MiB that -fit thinks it needs on the host, MiB that the machine has, its line); of servers without a GPU."""
-    lines = () if symptoms.log is None else heard(symptoms.log, Topic.HOST_PROJECTED)
-    found = [(match, line) for line in lines if (match := _HOST_PROJECTED.search(line.text))]
-    if not found:
-        return None
-    match, line = found[-1]
-    return int(match[1]), int(match[2]), Evidence(line.source, line.text[:LONGEST], line.line)
-
-
 def _projected(symptoms: Symptoms) -> Finding | None:
-    said = _projection(symptoms)
+    said = projection(symptoms)
     if said is None or said[0] <= said[1]:
         return None
     return Finding(
@@ -221,7 +210,7 @@ def _projected(symptoms: Symptoms) -> Finding | None:
         "from their file again at every step",
         (said[2],),
         confidence=Confidence.LIKELY,
-        first=_larger(said[0] * MIB, 0),
+        first=_larger(symptoms, said[0] * MIB),
     )
 
 

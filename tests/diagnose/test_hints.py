@@ -95,6 +95,38 @@ def test_what_ran_out_of_memory_is_followed_by_what_needs_less() -> None:
     assert in_order(hints(searched(shorter, alike, longer), [crashed]), shorter, alike, longer)
 
 
+@pytest.mark.parametrize("came_up", [True, False])
+def test_host_memory_that_ran_out_is_followed_by_less_of_what_fills_it(came_up: bool) -> None:
+    kept = with_slots(8, cache_ram_mib=8192)
+    killed = result(failure=FailureClass.OUT_OF_MEMORY_HOST)
+    killed = replace(
+        killed,
+        trial=replace(killed.trial, candidate=kept),
+        failure_knob="cacheRAMMiB",
+        effective=(("--parallel", "8"),) if came_up else (),
+    )
+    uncached, shorter = replace(kept, cache_ram_mib=256), replace(kept, context_per_slot=4096)
+    alike, longer = replace(kept, batch_size=512), replace(kept, context_per_slot=16384)
+    order = hints(searched(kept, uncached, shorter, alike, longer), [killed])
+    assert in_order(order, shorter, alike, longer)
+    # Before it came up no prompt was kept: less room for them is as good as any other change.
+    assert in_order(order, uncached, shorter) is came_up
+    assert in_order(order, shorter, uncached) is not came_up
+
+
+def test_a_prompt_cache_that_was_off_is_not_made_smaller_and_not_turned_on() -> None:
+    killed = result(failure=FailureClass.OUT_OF_MEMORY_HOST)
+    killed = replace(
+        killed,
+        trial=replace(killed.trial, candidate=with_slots(8, cache_ram_mib=0)),
+        failure_knob="cacheRAMMiB",
+        effective=(("--parallel", "8"),),
+    )
+    bare = killed.trial.candidate
+    fewer, cached = replace(bare, parallel_slots=4), replace(bare, cache_ram_mib=8192)
+    assert in_order(hints(searched(bare, fewer, cached), [killed]), fewer, cached)
+
+
 def test_other_weights_and_kv_types_are_not_compared_since_their_order_is_not_ours_to_make() -> None:
     lossy = replace(with_slots(16), variant="Q8_0")
     assert lossy not in hints(searched(lossy, replace(lossy, parallel_slots=2)), [result(QUEUE)])

@@ -10,6 +10,8 @@ from typing import Final
 __all__ = ["buffers", "compute_buffers"]
 
 _MIB: Final = 1024 * 1024
+_CONTEXT = re.compile(r"constructing llama_context|llama_new_context_with_model: n_ctx |\bCLIP using \S+ backend")
+"""Where one begins: of the model, of a draft model, of what reads images or sound."""
 
 
 def buffers(kind: str, text: str) -> Mapping[str, int]:
@@ -25,7 +27,7 @@ def buffers(kind: str, text: str) -> Mapping[str, int]:
 def compute_buffers(text: str) -> Mapping[str, int]:
     """Scratch space per device: a context that reserves again replaces its buffer, a second context has its own."""
     total: dict[str, int] = {}
-    for context in re.split(r"constructing llama_context|llama_new_context_with_model: n_ctx ", text):
+    for context in _CONTEXT.split(text):
         kinds = (r"compute", r" ?output")
         latest = {
             (kind, match[1]): round(float(match[2]) * _MIB)

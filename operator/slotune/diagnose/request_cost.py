@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from slotune.diagnose.computed_again import Again, computed_again
+from slotune.diagnose.counting import counted
 from slotune.diagnose.devices import accelerator_of
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.gpu_count import gpu_count
@@ -109,7 +110,8 @@ def request_cost_of(symptoms: Symptoms) -> RequestCost | str:
     per_token_s, reading = _reading(symptoms, requests, sharing)
     gpu = accelerator_of(symptoms)
     words = (
-        f"{count:,} requests, {requests.prompt_tokens:,} prompt tokens computed in {requests.prompt_ms / 1e3:,.4g} s, "
+        f"{counted(count, 'request')}, {requests.prompt_tokens:,} prompt tokens computed in "
+        f"{requests.prompt_ms / 1e3:,.4g} s, "
         f"{requests.predicted_tokens:,} answered in {requests.predicted_ms / 1e3:,.4g} s"
     )
     return RequestCost(

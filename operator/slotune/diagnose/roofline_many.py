@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose.counting import counted
 from slotune.diagnose.devices import Devices
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.speculating import Speculating
@@ -42,8 +43,8 @@ class Many:
     @property
     def sentence(self) -> str:
         """In plain words."""
-        count = f"{self.users:.3g}"
-        who = f"with up to {count} users in a step" if self.is_most else f"with {count} users in a step on average"
+        count = counted(self.users, "user")
+        who = f"with up to {count} in a step" if self.is_most else f"with {count} in a step on average"
         reads = f"{who}, which reads {size_words(self.step_bytes)}"
         if self.at_most_each is None or self.at_most_together is None:
             can = f"{reads}, how many tokens/s there could be is not known"
@@ -116,5 +117,5 @@ def _users(symptoms: Symptoms) -> tuple[float, bool, float | None, float | None,
     written = requests.predicted_tokens - requests.requests
     each = 1e3 * written / requests.predicted_ms if requests.predicted_ms > 0 and written > 0 else None
     together = requests.predicted_tokens / log.seconds if log.seconds else None
-    words = f"{requests.most_busy_slots} requests at work at one time at most"
+    words = f"{counted(requests.most_busy_slots, 'request')} at work at one time at most"
     return float(requests.most_busy_slots), True, each, together, Evidence(Source.LOG, words)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose.counting import counted
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
@@ -128,7 +129,8 @@ def logged_context(symptoms: Symptoms) -> tuple[float, Evidence] | None:
         return None
     prompt = (requests.prompt_tokens + (requests.cached_tokens or 0)) / requests.requests
     answer = requests.predicted_tokens / requests.requests
-    words = f"{requests.requests:,} requests of {prompt:,.0f} prompt tokens and {answer:,.0f} answered ones on average"
+    several = counted(requests.requests, "request")
+    words = f"{several} of {prompt:,.0f} prompt tokens and {answer:,.0f} answered ones on average"
     return prompt + answer / 2, Evidence(Source.LOG, words)
 
 

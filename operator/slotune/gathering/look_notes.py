@@ -110,7 +110,7 @@ def _possible(page: Metrics, slots: int | None) -> Metrics:
         return page
     odd = {name: page.values[name] for name in _AT_MOST_SLOTS if page.values.get(name, 0) > slots}
     values = {name: value for name, value in page.values.items() if name not in odd}
-    more = {name: f"{value:g} of {slots} slots" for name, value in odd.items()}
+    more = {name: f"{value:g} of {slots} slot{'' if slots == 1 else 's'}" for name, value in odd.items()}
     return Metrics(values, {**page.unusable, **more})
 
 

@@ -61,13 +61,14 @@ _WORDS = (
 
 def announcement(requests: int, prompt_tokens: int, limit_s: float) -> str:
     """One sentence: what will be sent, at most."""
+    long = "1 long one, twice" if requests == 1 else f"{requests} long ones, the first of them twice"
     count = SHORT_REQUESTS + requests + 1
     prompts = (requests + 1) * prompt_tokens + SHORT_REQUESTS * _SHORT_TOKENS
     answers = requests * ANSWER_TOKENS + (SHORT_REQUESTS + 1) * SHORT_ANSWER_TOKENS
     return (
-        f"probing with {count} requests, one at a time and only while nobody else uses the server: at most "
-        f"{prompts:,} prompt tokens beside what the chat template adds, {answers:,} answer tokens, and {limit_s:.0f} s "
-        "in all"
+        f"probing with {count} requests ({SHORT_REQUESTS} short prompts and {long}), one at a time and only while "
+        f"nobody else uses the server: at most {prompts:,} prompt tokens beside what the chat template adds, "
+        f"{answers:,} answer tokens, and {limit_s:.0f} s in all"
     )
 
 

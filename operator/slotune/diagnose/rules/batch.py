@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import never_together
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -127,7 +128,7 @@ def _neighbours_stall(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log is None or requests is None or requests.most_busy_slots is None or slowest is None:
         return Undecided("a log of the server under load: --log FILE")
     if requests.most_busy_slots < 2:
-        return Clear(f"no two of {requests.requests} requests ran at once")
+        return Clear(never_together(requests.requests))
     took_s, tokens = slowest
     batch = settings.batch_size(symptoms)
     batch = batch if batch is not None and batch.value > 0 else None

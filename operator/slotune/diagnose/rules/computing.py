@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
 from slotune.diagnose.rules.placement import heard, said
@@ -45,9 +46,10 @@ def compute_fails(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if log.failure is not None and not goes_on(symptoms):
         return Clear("it ended with that, which is a finding of its own")
     lines = f"{count} lines say" if count > 1 else "a line says"
+    served = counted(answered, "request")
     return Finding(
         COMPUTE_FAILS,
-        f"{lines} that a step could not be computed, and the server went on; {answered} requests were answered",
+        f"{lines} that a step could not be computed, and the server went on; it answered {served}",
         heard(log, Topic.COMPUTE_FAILED),
         Severity.WARNING if answered > count else Severity.CRITICAL,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import never_together
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -59,7 +60,7 @@ def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:
     probe, log = symptoms.probe, symptoms.log
     requests = None if log is None else log.requests
     if requests is not None and requests.most_busy_slots == 1:
-        return Clear(f"no two of {requests.requests} requests ran at once")
+        return Clear(never_together(requests.requests))
     if probe is None or requests is None or requests.most_busy_slots is None or work.reading_s(probe) is None:
         return Undecided("--probe, and a log of the server under load: --log FILE")
     if not probe.was_idle:

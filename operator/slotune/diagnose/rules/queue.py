@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -119,7 +120,9 @@ def _by_log(symptoms: Symptoms, unseen: Undecided) -> Finding | Clear | Undecide
     if log is None or requests is None or requests.most_busy_slots is None or count is None:
         return unseen
     most = requests.most_busy_slots
-    seen = Evidence(Source.LOG, f"at most {most} of {_slots(count.value)} at work in {requests.requests} requests")
+    seen = Evidence(
+        Source.LOG, f"at most {most} of {_slots(count.value)} at work in {counted(requests.requests, 'request')}"
+    )
     if most < count.value:
         return Clear(f"a slot was always free: at most {most} of {count.value} were at work", (seen,))
     share = work.pressed(log, count.value)

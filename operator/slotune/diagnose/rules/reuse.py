@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -226,7 +227,7 @@ def _window(symptoms: Symptoms) -> Finding | Clear | Undecided:
         if model is not None and all(layer.window is None and not layer.state_bytes for layer in model.layers):
             return Clear("the model's layers remember the whole context")
         if log is not None and log.requests is not None and (log.verbosity or 0) >= TRACE:
-            return Clear(f"none of {log.requests.requests} prompts had to be read from the start")
+            return Clear(f"no prompt of {counted(log.requests.requests, 'request')} had to be read from the start")
         return Undecided(f"{A_TRACE}, or --model FILE")
     return reuse_window.forgotten(symptoms, log, count, _picked(symptoms)[0])
 

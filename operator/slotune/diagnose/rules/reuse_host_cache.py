@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
@@ -51,7 +52,7 @@ def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
     evicted = log.seen.get(Topic.CACHE_EVICTED)
     if evicted is None:
         if (log.verbosity or 0) >= 3:
-            return Clear(f"nothing was thrown out of the host cache in {requests} requests")
+            return Clear(f"nothing was thrown out of the host cache in {counted(requests, 'request')}")
         return Undecided(A_TRACE)
     known = work.cached_share(symptoms)
     share = None if known is None else known[0]
@@ -63,7 +64,7 @@ def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
     cost = _saving(log)
     return Finding(
         CACHE_RAM_CHURN,
-        f"the host cache threw {evicted.count} prompts out in {requests} requests{words}",
+        f"the host cache threw {counted(evicted.count, 'prompt')} out in {counted(requests, 'request')}{words}",
         (work.quoted(evicted), *(() if known is None else (known[2],))),
         Severity.WARNING if is_small and is_vain and evicted.count >= 3 else Severity.INFO,
         Confidence.LIKELY if is_small else Confidence.POSSIBLE,
@@ -120,7 +121,7 @@ def _copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided(A_TRACE)
     cost = _saving(log)
     if updates is None or cost is None or cost.ttft_share is None:
-        return Clear(f"no prompt was saved in {log.requests.requests} requests")
+        return Clear(f"no prompt was saved in {counted(log.requests.requests, 'request')}")
     saved = log.seen.get(Topic.IDLE_SLOT_SAVED)
     evidence = (work.quoted(updates), *(() if saved is None else (work.quoted(saved),)))
     each = f"{updates.total_ms / log.requests.requests:.0f} ms a request"

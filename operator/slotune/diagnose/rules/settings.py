@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from slotune.diagnose.counting import counted
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
@@ -109,7 +110,7 @@ def slots(symptoms: Symptoms) -> Number | None:
         count = server.props.total_slots
         return Number(count, Evidence(Source.PROPS, f"total_slots {count}"))
     if server is not None and server.slots:
-        return Number(len(server.slots), Evidence(Source.SLOTS, f"{len(server.slots)} slots"))
+        return Number(len(server.slots), Evidence(Source.SLOTS, counted(len(server.slots), "slot")))
     known = number(symptoms, "-np", defaults_of(_build(symptoms)).auto_slots, fact="slots")
     if known is None or known.value > 0:
         return known

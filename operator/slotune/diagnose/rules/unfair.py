@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from slotune.diagnose.counting import never_together
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
@@ -72,7 +73,7 @@ def _none_waits(symptoms: Symptoms) -> Clear | None:
         return None
     most, batch, example = requests.most_busy_slots, settings.batch_size(symptoms), requests.example
     if most < TWO:
-        return Clear(f"no two of {requests.requests} requests ran at once")
+        return Clear(never_together(requests.requests))
     read = None if example is None else _READ.search(example.text)
     if batch is None or example is None or read is None or most * int(read[1]) > batch.value:
         return None

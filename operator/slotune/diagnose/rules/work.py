@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from slotune.diagnose.counting import counted
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory, Seen
@@ -144,7 +145,9 @@ def cached_share(symptoms: Symptoms) -> tuple[float, int, Evidence] | None:
     if requests is not None and requests.cached_tokens is not None:
         whole = requests.prompt_tokens + requests.cached_tokens
         if whole > 0:
-            text = f"{requests.requests} requests: {requests.cached_tokens:,} of {whole:,} prompt tokens cached"
+            text = (
+                f"{counted(requests.requests, 'request')}: {requests.cached_tokens:,} of {whole:,} prompt tokens cached"
+            )
             return requests.cached_tokens / whole, whole, Evidence(Source.LOG, text)
     server = symptoms.server
     if server is None:

@@ -15,8 +15,10 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_lines import LogFacts
+from slotune.llama.log_story import LogStory
 
-SERVER = Symptoms("chat.log")
+SERVER = Symptoms("chat.log", LogStory("chat.log", LogFacts(), lines=1))
 
 
 def entry(number: int = 1, item: Item = Item.GPU) -> Entry:

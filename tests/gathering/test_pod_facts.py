@@ -153,7 +153,7 @@ def test_a_pod_without_a_node_says_why():
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     facts = pod_facts(pod(statuses=[], phase="Pending", conditions=[unscheduled]), "llama")
     assert texts(facts) == ["pod  not scheduled: Unschedulable: 0/3 nodes"]
-    assert facts.ready is None
+    assert facts.ready is False
 
 
 def test_warnings_come_newest_first_and_bounded():

@@ -12,7 +12,7 @@ from slotune.diagnose.checkup import Outcome
 from slotune.diagnose.entry import PAGE, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Cost
-from slotune.diagnose.symptoms import GPUFacts, PodFacts, Symptoms
+from slotune.diagnose.symptoms import GPUFacts, PodFacts, ServerLook, Symptoms
 from slotune.report.checkup import Examined, checkup_text, cost_words
 from slotune.report.checkup_document import checkup_document
 from slotune.report.checkup_sections import sections_of
@@ -23,7 +23,7 @@ from tests.report.checkups import LOG, LOOK, PROBE, busy, clear, examined, found
 BUSY_80 = """\
 chat.log      log of 12,345 lines (3 MiB), 1 start, -lv 4, 2 h · build b11549 ·
               /metrics twice in 0.5 s · not /slots (off: start it with --slots)
-              · probe of 4 requests
+              · probe of 4 long prompts
 
 1 finding
 
@@ -127,6 +127,15 @@ def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:
     one = examined(Symptoms("pod", log=LOG), clear(Item.GPU, "on the GPU"), undecided(Item.GPU, "--probe"))
     assert "nothing to change: 1 of 2 checks made, 1 could not be decided from this\n" in said(one)
     assert "is the GPU used, and for all layers? (1 of 2 checks clear)" in " ".join(said(one).split())
+
+
+def test_what_keeps_several_pages_away_is_said_once() -> None:
+    why = dict.fromkeys(("/health", "/props", "/slots", "/metrics"), "not asked: no right to get pods/proxy")
+    look = ServerLook("http://chat:8080", refused=why | {"/slots": "off: start it with --slots"})
+    shown = " ".join(said(examined(Symptoms("chat", server=look))).split())
+
+    assert shown.count("no right to get pods/proxy") == 1
+    assert "not /health, /props, /metrics (not asked: no right to get pods/proxy) · not /slots (off" in shown
 
 
 def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:

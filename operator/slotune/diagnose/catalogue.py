@@ -29,6 +29,7 @@ from slotune.diagnose.rules import (
     queue,
     reuse,
     sampling,
+    serving,
     template,
     threads,
 )
@@ -53,6 +54,7 @@ _RULE_MODULES: Final = (
     client,
     load,
     health,
+    serving,
 )
 """In the order of the checklist."""
 

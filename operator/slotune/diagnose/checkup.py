@@ -14,14 +14,18 @@ from typing import Final
 from slotune.diagnose import failure_entries
 from slotune.diagnose.entry import Item
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.symptoms import Symptoms
+from slotune.diagnose.symptoms import ServerLook, Symptoms
 
-__all__ = ["ENOUGH", "UNCOUNTED", "Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
+__all__ = ["ENOUGH", "NOT_ASKED", "UNCOUNTED", "Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
 
 
 ENOUGH: Final = 0.3
 """Of the checks must be decided before a server is called healthy: a whole log at the default level with a few
 requests decides 23 of 57, one of a start alone 17."""
+
+
+NOT_ASKED: Final = "not asked: "
+"""How a refusal begins of a server that never heard the question (``ServerLook.refused``)."""
 
 
 class Outcome(enum.StrEnum):
@@ -69,12 +73,16 @@ class Checkup:
     """The one that explains most first."""
     checked: tuple[Checked, ...]
     """One per item, in the checklist's order."""
+    doubt: str = ""
+    """Why it can't be called healthy however much could be decided: nobody was seen to be served. Empty: it can."""
 
     @property
     def is_healthy(self) -> bool | None:
         """Whether nothing above ``Info`` was found; None when too little could be looked at to say so."""
         if any(finding.severity is not Severity.INFO for finding in self.findings):
             return False
+        if self.doubt:
+            return None
         decided, whole = (sum(one.decided for one in self.checked), sum(one.checks for one in self.checked))
         return True if decided and decided >= ENOUGH * whole else None
 
@@ -90,11 +98,29 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
         outcome = Outcome.FOUND if findings else Outcome.UNDECIDED if undecided or not own else Outcome.CLEAR
         clear = tuple(one for one in own if isinstance(one, Clear))
         checked.append(Checked(item, outcome, order(findings), clear, undecided, len(own)))
-    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked))
+    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked), _doubt(symptoms))
+
+
+def _doubt(symptoms: Symptoms) -> str:
+    """Many checks are decided by arguments or limits alone, which say nothing of how it is now."""
+    server, pod, log = symptoms.server, symptoms.pod, symptoms.log
+    if pod is not None and (pod.ready is False or (pod.ready is None and pod.phase == "Pending")):
+        return "its pod is not ready"
+    was_asked = server is not None and not _left_alone(server)
+    if server is not None and was_asked and not any((server.props, server.model, server.slots, server.metrics)):
+        return "the server answered no question"
+    if not was_asked and log is None:
+        return "neither its log was read nor the server asked"
+    return ""
+
+
+def _left_alone(server: ServerLook) -> bool:
+    """Whether nobody might ask it."""
+    return bool(server.refused) and all(why.startswith(NOT_ASKED) for why in server.refused.values())
 
 
 FAILING: Final = frozenset(
-    {"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114", "SLT115"}
+    {"SLT031", "SLT032", "SLT034", "SLT036", "SLT110", "SLT111", "SLT114", "SLT115", "SLT116", "SLT117"}
     | {entry.id for entry in failure_entries.ENTRIES}
 )
 """Entries by which requests are refused, cut off or lost, not only slow: who gets no answer is not served by speed."""

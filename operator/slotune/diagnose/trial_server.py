@@ -66,6 +66,7 @@ NOT_OF_TRIALS: Final[Mapping[str, str]] = MappingProxyType(
         "SLT110": _END,
         "SLT111": "a trial's server runs once, and one that is started again has failed",
         "SLT114": _END,
+        "SLT116": "a trial's server that gets no requests has failed its trial, whose end says why",
     }
 )
 """Identifier of a rule to why it is not asked about a trial."""

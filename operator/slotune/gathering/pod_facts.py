@@ -84,7 +84,7 @@ def pod_facts(
         restarts=0 if own is None else own.restarts,
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
         last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),
-        ready=_is_ready(status),
+        ready=_is_ready(status, _part(pod, "status").get("phase") == "Pending"),
         events=(*map(told, troubles), *warnings_of(events, status, container)),
         volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
         ready_after_s=_ready_after(pod, container, status),
@@ -177,9 +177,12 @@ def _unready(pod: Object) -> list[str]:
     return [str(one.get("name")) for one in every if _part(one, "state").get("running") and one.get("ready") is False]
 
 
-def _is_ready(status: PodStatus) -> bool | None:
+def _is_ready(status: PodStatus, is_pending: bool) -> bool | None:
+    """A pod that no node has taken yet has no such condition."""
     stated = status.conditions.get("Ready")
-    return None if stated is None else stated.is_true
+    if stated is None:
+        return False if is_pending else None
+    return stated.is_true
 
 
 def _cores(text: str | None) -> float | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
+from slotune.diagnose.checkup import NOT_ASKED
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.look_errors import right
@@ -50,14 +51,14 @@ async def look_at_pod(
         pass  # silence is a finding, and the look says how long it was
     except ForbiddenError as error:
         missing = right("get", POD, place.namespace, "proxy")
-        return _shut(url, f"not asked: your account lacks the right to {missing} ({error.status})")
+        return _shut(url, f"{NOT_ASKED}your account lacks the right to {missing} ({error.status})")
     except ClusterError as error:
         return _shut(url, error.message)
     async with relayed(reader, place) as address:
         try:
             look = await look_at(address, api_key, between_s=BETWEEN_S, limit_s=LOOK_LIMIT_S, watch=watch)
         except InvalidInputError as error:
-            return _shut(url, error.cure.replace(address, f"pod {place.pod}"))
+            return _shut(url, _in_pod(error.cure.replace(address, f"pod {place.pod}"), place))
     return replace(look, url=url)
 
 
@@ -67,6 +68,16 @@ async def probe_pod(
     """What a probe of the server finds; what it raises."""
     async with relayed(reader, place, may_send=True) as address:
         return await probe(address, api_key, look)
+
+
+def _in_pod(cure: str, place: PodPlace) -> str:
+    """Words for a server at an address, as somebody can follow them who looks at a pod."""
+    if "llama-server's router" in cure:
+        return (
+            "this is llama-server's router: the server that it started for the model listens inside of the pod; "
+            f"kubectl port-forward {place.pod} PORT, and give --url http://127.0.0.1:PORT"
+        )
+    return cure.replace(" (--log FILE shows how far it is)", "")
 
 
 def _shut(url: str, why: str) -> ServerLook:

@@ -43,11 +43,14 @@ def troubles_of(status: PodStatus, name: str, unready: Iterable[str] = ()) -> It
     if gates is not None and not gates.is_true and gates.reason == "ReadinessGatesNotReady":
         yield Trouble(gates.reason, _line(gates.message))
     waiting = set(unready)
+    of_server = waiting if name in waiting else set()  # one beside a server that is not ready may wait for it
     roles = list(Role)
     known = [(_role(one, name), one) for one in status.containers.values()]
     for role, one in sorted(known, key=lambda pair: roles.index(pair[0])):
         found = _trouble(one, role) or (
-            Trouble("not ready", "", role, one.name) if one.name in waiting and role is Role.BESIDE else None
+            Trouble("not ready", "", role, one.name)
+            if role is Role.BESIDE and one.name in waiting - of_server
+            else None
         )
         if found is not None:
             yield found

@@ -96,6 +96,11 @@ def _headline(checkup: Checkup) -> str:
     whole = sum(checked.checks for checked in checkup.checked)
     if not decided:
         return "nothing found, but nothing could be decided from this either"
+    if checkup.doubt:
+        return (
+            f"nothing found in what could be looked at, but {checkup.doubt}, so it is not called healthy: {decided} of "
+            f"{plural(whole, 'check')} made"
+        )
     if checkup.is_healthy is None:
         return (
             f"nothing found in what could be looked at: only {decided} of {plural(whole, 'check')} made, too few "
@@ -113,7 +118,7 @@ def _looked_at(symptoms: Symptoms) -> list[str]:
         parts += _look(symptoms.server)
     if symptoms.probe is not None:
         others = "" if symptoms.probe.was_idle else ", while others used it"
-        parts.append(f"probe of {plural(symptoms.probe.requests, 'request')}{others}")
+        parts.append(f"probe of {plural(symptoms.probe.requests, 'long prompt')}{others}")
     if symptoms.pod is not None:
         parts.append("pod" if symptoms.pod.name == symptoms.name else f"pod {symptoms.pod.name}")
     if symptoms.node is not None:
@@ -147,7 +152,10 @@ def _look(look: ServerLook) -> list[str]:
     ]
     if look.metrics is not None:
         shown.append(metrics)
-    refused = [f"not {endpoint} ({said_in_public(why)})" for endpoint, why in look.refused.items()]
+    alike: dict[str, list[str]] = {}
+    for endpoint, why in look.refused.items():
+        alike.setdefault(why, []).append(endpoint)
+    refused = [f"not {', '.join(endpoints)} ({said_in_public(why)})" for why, endpoints in alike.items()]
     return [", ".join(shown), *refused] if shown else refused
 
 

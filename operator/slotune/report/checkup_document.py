@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from slotune.diagnose.checkup import Checked, Outcome
+from slotune.diagnose.evidence import Source
 from slotune.diagnose.finding import Finding
-from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
+from slotune.diagnose.symptoms import PodFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory
 from slotune.report.checkup import Examined
 from slotune.report.checkup_needs import still_needed
@@ -67,7 +68,7 @@ def _looked_at(symptoms: Symptoms) -> dict[str, Any]:
         "log": None if symptoms.log is None else _log(symptoms.log),
         "server": None if symptoms.server is None else _look(symptoms.server),
         "probe": None if symptoms.probe is None else _probe(symptoms.probe),
-        "pod": None if pod is None else {"name": pod.name, "image": pod.image},
+        "pod": None if pod is None else _pod(pod),
         "node": None if node is None else {"name": node.name},
         "device": None if device is None else {"name": device.name, "looks": device.samples},
         "gpu": None if gpu is None else {"name": gpu.name},
@@ -92,6 +93,17 @@ def _log(log: LogStory) -> dict[str, Any]:
         "build": log.build,
         "seconds": finite(log.seconds),
         "requests": None if log.requests is None else log.requests.requests,
+    }
+
+
+def _pod(pod: PodFacts) -> dict[str, Any]:
+    return {
+        "name": pod.name,
+        "image": pod.image,
+        "phase": pod.phase,
+        "ready": pod.ready,
+        "restarts": pod.restarts,
+        "reasons": [said_in_public(one.text) for one in pod.events if one.source in (Source.POD, Source.EVENT)],
     }
 
 

@@ -81,10 +81,10 @@ def alarms(symptoms: Symptoms) -> list[str]:
         {},
         {"pod": pod(image=CPU_IMAGE, ready=True)},
         {"pod": pod(image=CUDA_IMAGE, gpus=1, ready=True)},
-        {"pod": pod("--embedding", image=CPU_IMAGE, cpu_limit=0.5)},
-        {"pod": pod("--rerank", "-t", "1", image=CPU_IMAGE, cpu_limit=0.5)},
+        {"pod": pod("--embedding", image=CPU_IMAGE, cpu_limit=1.0)},
+        {"pod": pod("--rerank", "-t", "1", image=CPU_IMAGE, cpu_limit=1.0)},
     ],
-    ids=["its log alone", "a CPU", "a GPU", "embeddings", "ranks, on half a core"],
+    ids=["its log alone", "a CPU", "a GPU", "embeddings", "ranks, on one core"],
 )
 def test_the_log_of_a_strange_server_that_is_well_raises_no_alarm(text: str, more: dict[str, Any]) -> None:
     assert alarms(of(log=read(text), **more)) == []

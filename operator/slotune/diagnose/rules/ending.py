@@ -11,15 +11,23 @@ from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.computing import goes_on
 from slotune.diagnose.rules.host_memory import cure_of
+from slotune.diagnose.rules.probes import FailedProbe, cure_of_probe, probe_that_killed
 from slotune.diagnose.symptoms import PodFacts, Symptoms
+from slotune.diagnose.trouble import Role
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.log_story import LogStory
 
-__all__ = ["ENDED", "RESTARTING", "ended", "last_line", "restarting"]
+__all__ = ["ENDED", "KILLED_BY_PROBE", "RESTARTING", "ended", "last_line", "restarting"]
 
 OFTEN: Final = 3
 """Restarts that are no roll-out any more."""
+NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
+"""Reasons of an end before the first instruction: there is no log."""
+STARTS_NOTHING: Final = (
+    "Correct the container's command: what it names is not in the image, or is no program that runs there. Without a "
+    "command the image starts its own."
+)
 _TELLS: Final = re.compile(r": (?:check|download|lower|try|take|remove|set|report|pip install|raise)\b[^:]*$")
 """A sentence whose last part is what to do."""
 
@@ -50,6 +58,19 @@ ENDED: Final = Entry(
     knobs=("extraArgs",),
 )
 
+KILLED_BY_PROBE: Final = Entry(
+    id="SLT117",
+    code="KilledByProbe",
+    item=Item.HEALTH,
+    title="Kubernetes kills it for a probe that fails",
+    cause="A liveness or startup probe that asks the wrong place, or has less patience than loading the weights takes, "
+    "kills a server that has nothing wrong: /health answers 503 until they are loaded, and the next start begins anew.",
+    first="Give it a startupProbe of /health whose failureThreshold × periodSeconds is longer than loading takes.",
+    avoid="Do not look for the reason in its log: it is stopped from outside, in the middle of its work.",
+    verify="kubectl describe pod tells of no failed liveness or startup probe any more, and the restart count stays "
+    "the same for a day.",
+)
+
 
 def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether it was started more than once, as its pod or its log says."""
@@ -57,7 +78,8 @@ def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
     failure = None if log is None else log.failure
     is_memory = failure is not None and failure.failure_class.is_memory
     if pod is not None and (pod.restarts or pod.last_exit is not None):
-        return _restarted(pod, log)
+        killed_for = probe_that_killed(symptoms)
+        return _restarted(pod, log) if killed_for is None else _killed(symptoms, pod, killed_for)
     if log is not None and failure is not None and not is_memory and log.starts > 1:
         return Finding(
             RESTARTING,
@@ -137,24 +159,57 @@ def _told_elsewhere(symptoms: Symptoms, failure: FailureClass) -> str | None:
 
 
 def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
-    why = ""
+    why, first = "", None
     evidence = [Evidence(Source.POD, f"restarts {pod.restarts}")]
     if pod.last_exit is not None:
         reason, code = pod.last_exit
         why = f", the last time with {reason} (exit code {code})"
         evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
+        if reason in NEVER_STARTED:
+            why += f": {pod.last_exit_message[:LONGEST]}".removesuffix(": ")
+            first = STARTS_NOTHING
     if log is not None and log.failure is not None:
         why += f": {in_flags(log.failure.sentence)}"
         evidence.append(last_line(log))
+        first = _cure(log.failure)
+    return Finding(
+        RESTARTING,
+        f"its container was restarted {_times(pod)}{why}",
+        (*evidence, *pod.events[:3]),
+        _gravity(pod),
+        first=first,
+    )
+
+
+def _killed(symptoms: Symptoms, pod: PodFacts, probe: FailedProbe) -> Finding:
+    """Not by itself: the reason is the probe, whatever the log says."""
+    code = "" if pod.last_exit is None else f" (exit code {pod.last_exit[1]})"
+    return Finding(
+        KILLED_BY_PROBE,
+        f"its container was restarted {_times(pod)}, the last time{code} because {probe.words}",
+        (*probe.evidence, Evidence(Source.POD, f"restarts {pod.restarts}")),
+        Severity.CRITICAL if pod.ready is False else max(_gravity(pod), Severity.WARNING, key=_order),
+        first=cure_of_probe(probe, symptoms),
+    )
+
+
+def _order(severity: Severity) -> int:
+    return (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index(severity)
+
+
+def _times(pod: PodFacts) -> str:
+    return "once" if pod.restarts == 1 else f"{pod.restarts} times"
+
+
+def _gravity(pod: PodFacts) -> Severity:
+    """Of restarts. One that waits to be started again does not serve, also where each end looks like a good one."""
     ended_well = pod.last_exit is not None and pod.last_exit[1] == 0
-    if pod.ready is False and not ended_well:
-        severity = Severity.CRITICAL
-    elif pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
-        severity = Severity.WARNING
-    else:
-        severity = Severity.INFO
-    times = "once" if pod.restarts == 1 else f"{pod.restarts} times"
-    return Finding(RESTARTING, f"its container was restarted {times}{why}", (*evidence, *pod.events[:3]), severity)
+    waits = any(one.role is Role.SERVER for one in pod.troubles)
+    if pod.ready is False and (waits or not ended_well):
+        return Severity.CRITICAL
+    if pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
+        return Severity.WARNING
+    return Severity.INFO
 
 
 def last_line(log: LogStory) -> Evidence:

@@ -295,6 +295,7 @@ ENTRIES: Final = (
     CONFIG_FILE_BEHIND_FLAGS,
     ending.ENDED,
     computing.COMPUTE_FAILS,
+    ending.KILLED_BY_PROBE,
 )
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -71,3 +71,21 @@ def test_two_threads_on_hardly_more_than_one_core_are_told() -> None:
     squeezed = of(pod=pod("-t", "2", "-tb", "2", cpu_limit=1.1))
     assert "2 threads share 1.1 cores" in found(RULES, "SLT060", squeezed, Severity.INFO).sentence
     assert is_clear(RULES, "SLT060", of(pod=pod("-t", "4", "-tb", "4", cpu_limit=3.5)))
+
+
+def test_a_limit_below_one_core_is_found_as_the_limit_and_not_as_its_threads() -> None:
+    symptoms = of(log=with_threads(1, 1, 8), pod=pod("-ngl", "0", "-t", "1", cpu_limit=0.05))
+    said = found(RULES, "SLT061", symptoms)
+    assert "0.05 of a core" in said.sentence
+    assert "limits.cpu to at least 1" in said.entry.first
+    assert said.cost.speed_share == pytest.approx(0.95)
+    assert is_clear(RULES, "SLT060", symptoms)
+    assert is_clear(RULES, "SLT061", of(pod=pod(cpu_limit=1.0)))
+    assert is_clear(RULES, "SLT061", of(pod=pod()))
+    assert is_undecided(RULES, "SLT061", NOTHING)
+
+
+def test_a_server_on_a_gpu_hears_of_such_a_limit_without_an_alarm() -> None:
+    found(RULES, "SLT061", of(pod=pod(gpus=1, cpu_limit=0.5)), Severity.INFO)
+    on_gpu = with_threads(1, 1, 8, layers=33, layers_offloaded=33, model_buffers={"CUDA0": 5 << 30})
+    found(RULES, "SLT061", of(log=on_gpu, pod=pod(cpu_limit=0.5)), Severity.INFO)

@@ -72,13 +72,13 @@ def obstacle_before(pod: PodFacts) -> Obstacle | None:
     for pattern, cure in ((_MOUNT, _OF_MOUNT), (_SANDBOX, "Look at the node: it cannot make the pod's sandbox.")):
         event = next((one for one in pod.events if one.source is Source.EVENT and pattern.match(one.text)), None)
         if event is not None and (pod.age_s is None or pod.age_s > LATE_S):
-            return Obstacle(pattern.sub("", event.text, count=1), (event,), cure, Role.POD)
+            return Obstacle(pattern.sub("", event.text, count=1).rstrip("."), (event,), cure, Role.POD)
     return None
 
 
 def _sentence(one: Trouble) -> str:
     whose = {Role.POD: "", Role.SERVER: "its own container: "}.get(one.role, f"{one.role.value} {one.container}: ")
-    said = f"{whose}{one.reason}: {one.message}".removesuffix(": ")
+    said = f"{whose}{one.reason}: {one.message}".removesuffix(": ").rstrip(".")
     return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
 
 

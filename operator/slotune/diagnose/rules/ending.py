@@ -166,7 +166,7 @@ def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
         why = f", the last time with {reason} (exit code {code})"
         evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
         if reason in NEVER_STARTED:
-            why += f": {pod.last_exit_message[:LONGEST]}".removesuffix(": ")
+            why += f": {pod.last_exit_message[:LONGEST]}".removesuffix(": ").rstrip(".")
             first = STARTS_NOTHING
     if log is not None and log.failure is not None:
         why += f": {in_flags(log.failure.sentence)}"

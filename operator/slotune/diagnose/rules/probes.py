@@ -41,7 +41,7 @@ class FailedProbe:
     def words(self) -> str:
         """``its liveness probe failed: HTTP probe failed with statuscode: 503``."""
         name = self.kind if " " in self.kind else f"{self.kind} probe"
-        return f"its {name} failed: {self.why}".removesuffix(": ")
+        return f"its {name} failed: {self.why}".removesuffix(": ").rstrip(".")
 
 
 def failed_probes(pod: PodFacts) -> tuple[FailedProbe, ...]:

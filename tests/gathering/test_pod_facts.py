@@ -81,6 +81,14 @@ def test_what_a_pod_has_no_more_than_a_part_of_is_told(limits, want):
     assert facts_of(container(resources={"limits": limits})).gpu_parts == want
 
 
+def test_gpus_of_a_native_sidecar_count_and_those_of_what_only_runs_at_the_start_do_not():
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    proxy = container(name="proxy", image="envoy", args=None)
+    beside, before = container(restartPolicy="Always", **limits), container(name="fetch", **limits)
+    assert pod_facts(pod("a", proxy, spec={"initContainers": [beside, before]}), "llama").gpus == 1
+    assert pod_facts(pod("a", proxy, spec={"initContainers": [before]}), "proxy").gpus == 0
+
+
 @pytest.mark.parametrize(
     ("request_", "want"),
     [

@@ -142,8 +142,10 @@ def _gpus(pod: Object) -> int:
 
 
 def _limits(pod: Object) -> Iterator[tuple[str, Decimal]]:
-    """(resource, amount) of each container; what is no amount is left out."""
-    for one in _list(_part(pod, "spec"), "containers"):
+    """(resource, amount) of each container that goes on; what is no amount is left out."""
+    spec = _part(pod, "spec")
+    beside = (one for one in _list(spec, "initContainers") if one.get("restartPolicy") == "Always")
+    for one in (*_list(spec, "containers"), *beside):
         for name, text in _part(_part(one, "resources"), "limits").items():
             try:
                 yield name, parse_quantity(str(text), name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
@@ -157,7 +158,8 @@ def _still_slots(symptoms: Symptoms, server: ServerLook) -> Finding | Clear | Un
         return Undecided(f"--watch {math.ceil(limit_s)}: it tells a wedge from one long step")
     if not still_s:
         return Clear(
-            "requests are processed, and slots get on", (Evidence(Source.SLOTS, f"{len(busy)} slots at work"),)
+            "requests are processed, and slots get on",
+            (Evidence(Source.SLOTS, f"{counted(len(busy), 'slot')} at work"),),
         )
     return Finding(
         WEDGED,
@@ -239,7 +241,7 @@ def _unspeculating(symptoms: Symptoms, known: Sequence[bool]) -> Finding | Clear
         return Finding(
             SPECULATION_FAILED,
             ("speculative decoding was asked for" if is_stated else "a draft model is there")
-            + (f", and none of {len(known)} slots guesses with it" if known else ", and nothing guesses with it"),
+            + (f", and no slot of {len(known)} guesses with it" if known else ", and nothing guesses with it"),
             (asked, not_any),
             confidence=Confidence.LIKELY,
             first=None if is_stated else WITH_A_TYPE,

@@ -17,7 +17,11 @@ from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided
 
 MIB = 2**20
 GIB = 2**30
-CPU = {"model_buffers": {"CPU_Mapped": 2048 * MIB}, "kv_buffers": {"CPU": 512 * MIB}}
+CPU = {
+    "model_buffers": {"CPU_Mapped": 2048 * MIB},
+    "kv_buffers": {"CPU": 480 * MIB},
+    "compute_buffers": {"CPU": 32 * MIB},
+}
 CUDA = {"model_buffers": {"CUDA0": 8000 * MIB, "CPU_Mapped": 300 * MIB}, "kv_buffers": {"CUDA0": 512 * MIB}}
 IMAGE = "ghcr.io/ggml-org/llama.cpp:server-b11434"
 

@@ -11,11 +11,10 @@ from slotune.diagnose.rules.host_parts import (
     KV_AND_BUFFERS,
     HostParts,
     cache_ram,
+    cache_words,
     fits,
-    fitting_mib,
     limit_mib,
     limit_of,
-    limit_words,
     parts_of,
 )
 from slotune.diagnose.rules.placement import NEEDS_START, shown, stated
@@ -96,7 +95,6 @@ def _beyond(limit: tuple[int, Evidence], parts: HostParts | None, cache: tuple[i
 
 def _first(may_use: int, parts: HostParts | None, size: int) -> str:
     if parts is not None:
-        smaller = f"Set --cache-ram {fitting_mib(may_use, parts.reserved)}"
-        return f"{smaller}." if size < 0 else f"{smaller}, or {limit_words(parts, size)}."
+        return cache_words(parts, may_use, size)
     larger = "" if size < 0 else f", or raise the memory limit to {limit_mib(0, size):,} MiB and what the model takes"
     return f"Set --cache-ram 0{larger}: nobody said yet how much the weights and the KV cache leave to it."

@@ -19,8 +19,8 @@ from slotune.diagnose.rules.host_parts import (
     STEP_MIB,
     HostParts,
     cache_ram,
+    cache_words,
     fits,
-    fitting_mib,
     limit_mib,
     limit_of,
     limit_words,
@@ -165,14 +165,9 @@ def _cache(parts: HostParts, may_use: int | None, cache: tuple[int, Evidence]) -
     size = cache[0]
     grows = "without limit" if size < 0 else f"to {size:,} MiB"
     beside = f" beside {parts.sizes}" if parts.sizes else ""
-    fitting = 0 if may_use is None else fitting_mib(may_use, parts.reserved)
     larger = "" if size < 0 else f", or {limit_words(parts, size)}"
-    return Eater(
-        f": its prompt cache may grow {grows}{beside}",
-        f"Set --cache-ram {fitting}{larger}.",
-        ("cacheRAMMiB",),
-        (cache[1],),
-    )
+    first = f"Set --cache-ram 0{larger}." if may_use is None else cache_words(parts, may_use, size)
+    return Eater(f": its prompt cache may grow {grows}{beside}", first, ("cacheRAMMiB",), (cache[1],))
 
 
 def _open(parts: HostParts, cache: tuple[int, Evidence] | None) -> Eater:

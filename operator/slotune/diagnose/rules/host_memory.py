@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
@@ -10,7 +11,7 @@ from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.host_cures import eater_of
-from slotune.diagnose.rules.host_parts import HostParts, cache_ram, limit_words, parts_of
+from slotune.diagnose.rules.host_parts import HostParts, cache_ram, limit_of, limit_words, parts_of
 from slotune.diagnose.rules.placement import Backend, backend_of, heard, weights_bytes
 from slotune.diagnose.rules.probes import probe_that_killed
 from slotune.diagnose.rules.weights_file import read_whole
@@ -191,22 +192,36 @@ def _memory_events(symptoms: Symptoms) -> tuple[Evidence, ...]:
 
 
 def _beyond_limit(symptoms: Symptoms) -> Finding | None:
-    """Weights that are to lie in memory as a whole, and that the limit has no room for. Of mapped ones SLT038 tells."""
-    pod, weights = symptoms.pod, weights_bytes(symptoms)
-    limit = None if pod is None else pod.memory_limit_bytes
-    if limit is None or weights is None or weights <= limit or backend_of(symptoms) is not Backend.CPU:
+    """What the kernel can't drop, and the limit has no room for. Of mapped weights SLT038 tells."""
+    limit, parts, whole = limit_of(symptoms), parts_of(symptoms), read_whole(symptoms)
+    if limit is None or parts is None or _came_up(symptoms):
         return None
-    whole = read_whole(symptoms)
-    if whole is None or _came_up(symptoms):
+    held = parts.weights if whole is not None else parts.held
+    may_use, kept = f"{limit[0] / MIB:,.0f}", held + parts.kv + parts.buffers
+    if kept <= limit[0]:
         return None
+    if whole is not None and parts.weights > limit[0]:
+        sentence = (
+            f"the weights take {parts.weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
+        )
+        told: tuple[Evidence, ...] = (whole, limit[1])
+        return Finding(
+            HOST_MEMORY_PRESSURE,
+            f"{sentence}{may_use}: it is killed while it loads them",
+            told,
+            Severity.CRITICAL,
+            Confidence.LIKELY,
+            first=_smaller_weights(symptoms),
+        )
+    eater = eater_of(symptoms)
     return Finding(
-        HOST_MEMORY_PRESSURE,
-        f"the weights take {weights / MIB:,.0f} MiB and are to lie in memory as a whole, the pod may use "
-        f"{limit / MIB:,.0f}: it is killed while it loads them",
-        (whole, Evidence(Source.POD, f"limits.memory {limit / MIB:,.0f} MiB")),
+        replace(HOST_MEMORY_PRESSURE, knobs=eater.knobs),
+        f"it needs {kept / MIB:,.0f} MiB that cannot be dropped ({parts.sizes}), and may use {may_use}: it is killed "
+        "while it starts",
+        (*eater.evidence, limit[1]),
         Severity.CRITICAL,
         Confidence.LIKELY,
-        first=_smaller_weights(symptoms),
+        first=eater.first,
     )
 
 

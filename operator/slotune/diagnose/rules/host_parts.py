@@ -6,13 +6,14 @@ A number that somebody is told to type has to work, so each leaves room: for the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules.placement import (
     Backend,
     backend_of,
+    backend_of_device,
     build_of,
     fact,
     gpu_given,
@@ -34,6 +35,7 @@ __all__ = [
     "STEP_MIB",
     "HostParts",
     "cache_ram",
+    "cache_words",
     "fits",
     "fitting_mib",
     "limit_mib",
@@ -53,6 +55,9 @@ PROCESS_BYTES: Final = 64 * MIB
 UNSAID_BYTES: Final = 2048 * MIB
 """Kept free for what nobody said the size of."""
 KV_AND_BUFFERS: Final = "the KV cache and buffers"
+WIDTHS: Final = 24
+"""Values of the model's width that a token of a step needs at most: b11549 took 13 for SmolLM2; gates of eight widths
+and their neighbours are the widest that are usual."""
 _HOST_PROJECTED: Final = re.compile(r"projected to use (\d+) MiB of host memory vs\. (\d+) MiB of total host memory")
 
 
@@ -67,6 +72,8 @@ class HostParts:
     buffers: int = 0
     unsaid: tuple[str, ...] = ()
     """What is there as well, and nobody said how large it is."""
+    unsaid_bytes: int = UNSAID_BYTES
+    """What has to be kept free for it."""
 
     @property
     def taken(self) -> int:
@@ -81,7 +88,7 @@ class HostParts:
     @property
     def reserved(self) -> int:
         """What a number that is advised has to leave for it."""
-        return self.taken + (UNSAID_BYTES if self.unsaid else 0)
+        return self.taken + (self.unsaid_bytes if self.unsaid else 0)
 
     @property
     def sizes(self) -> str:
@@ -114,14 +121,32 @@ def _of_buffers(log: LogStory, unsaid: tuple[str, ...]) -> HostParts:
     facts = log.facts
     mapped = host_bytes({name: size for name, size in facts.model_buffers.items() if name.endswith("_Mapped")})
     held = host_bytes(facts.model_buffers) - mapped
-    return HostParts(
+    parts = HostParts(
         # What was repacked for the CPU is mapped as well, and its pages of the file are not needed any more.
         weights=max(mapped, held),
         held=held,
         kv=host_bytes(facts.kv_buffers),
         buffers=host_bytes(facts.compute_buffers),
-        unsaid=unsaid if facts.kv_buffers else (KV_AND_BUFFERS, *unsaid),
+        unsaid=unsaid,
     )
+    if not facts.kv_buffers:
+        return replace(parts, unsaid=(KV_AND_BUFFERS, *unsaid))
+    # The output buffer is said before the KV cache is made, the compute buffer after it.
+    if "compute_buffers" in log.fact_lines or (facts.compute_buffers and not log.fact_lines):
+        return parts
+    guess = _step_bytes(log) + (UNSAID_BYTES if unsaid else 0)
+    return replace(parts, unsaid=("the compute buffer", *unsaid), unsaid_bytes=guess)
+
+
+def _step_bytes(log: LogStory) -> int:
+    """Room for one step on the CPU: what a token needs on its way, and its mask over the context (f16)."""
+    facts = log.facts
+    if backend_of_device(next(iter(facts.kv_buffers))) is not Backend.CPU:
+        return PROCESS_BYTES
+    if facts.shape.embedding is None or facts.flash_attention is False:
+        return UNSAID_BYTES
+    tokens = facts.ubatch_size or defaults_of(log.build).ubatch_size
+    return tokens * (4 * WIDTHS * facts.shape.embedding + 2 * (facts.context_total or 0))
 
 
 def _unsaid(symptoms: Symptoms) -> tuple[str, ...]:
@@ -208,5 +233,16 @@ def limit_words(parts: HostParts, cache_mib: int | None) -> str:
         size = f"{without} MiB"
     else:
         size = f"{limit_mib(parts.reserved, cache_mib):,} MiB ({without} with --cache-ram 0)"
-    guessed = f", of which {UNSAID_BYTES // MIB:,} are for {' and '.join(parts.unsaid)}: nobody said how much they take"
-    return f"raise the memory limit to {size}{guessed if parts.unsaid else ''}"
+    if parts.unsaid:
+        reserve, what = -(-parts.unsaid_bytes // MIB), " and ".join(parts.unsaid)
+        size += f", of which {reserve:,} are for {what}: nobody said how much that takes"
+    return f"raise the memory limit to {size}"
+
+
+def cache_words(parts: HostParts, limit: int, cache_mib: int) -> str:
+    """What to do about a prompt cache that has no room in a limit; where nothing else has either, it is too small."""
+    larger = limit_words(parts, cache_mib)
+    if parts.taken + PROCESS_BYTES > limit:
+        return f"{larger[:1].upper()}{larger[1:]}."
+    smaller = f"Set --cache-ram {fitting_mib(limit, parts.reserved)}"
+    return f"{smaller}." if cache_mib < 0 else f"{smaller}, or {larger}."

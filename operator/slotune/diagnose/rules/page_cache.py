@@ -148,6 +148,8 @@ def _beyond_room(symptoms: Symptoms) -> Finding | Clear | None:
     if weights is None:
         return _projected(symptoms)
     for room, told in _rooms(symptoms):
+        if others > room:
+            return Clear("what it keeps beside its weights does not fit: that ends a server, and slows none", (told,))
         if weights + others > room:
             beside = f" and its caches and buffers {others / MIB:,.0f}" if others else ""
             return Finding(

@@ -214,8 +214,8 @@ def test_a_context_shift_says_nothing_about_the_cache() -> None:
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=200))
 def test_quantiles_are_within_a_percent_of_a_value_that_was_counted(values: list[float]) -> None:
     quantiles = Quantiles()
-    for value in [*values, 0.0, -1.0, float("inf"), float("nan")]:
-        quantiles.add(value)
+    quantiles.add(values[:7])
+    quantiles.add([*values[7:], 0.0, -1.0, float("inf"), float("nan")])
     ordered = sorted(values)
     found = quantiles.at((0.1, 0.5, 0.9))
 

@@ -46,19 +46,11 @@ _DRAFT = re.compile(rb"\( *(\d{1,15}) accepted / +(\d{1,15}) generated")
 _TOOK = re.compile(rb" took (\d{1,15}\.\d\d) ms")
 _UNKEPT = re.compile(rb" n_past=([1-9]\d{0,14}) .*\bn_cache_tokens=(\d{1,15})\b")
 
-
 _PARTS: Final = {f"{part / 1000:.3f}".encode(): max(0.0, part / 1000 - 0.0005) for part in range(1001)}
 """Part of a prompt as it is printed, rounded, to what it is at least."""
 
-_WORK, _PROMPT, _GENERATION, _STOP_LINE, _PICK, _OLD, _RUNNING = (
-    Hot.WORK,
-    Hot.PROMPT,
-    Hot.GENERATION,
-    Hot.STOP,
-    Hot.PICK,
-    Hot.OLD,
-    Hot.RUNNING,
-)
+_WORK, _PROMPT, _GENERATION, _STOP_LINE = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP
+_PICK, _OLD, _RUNNING = Hot.PICK, Hot.OLD, Hot.RUNNING
 
 
 class RequestTotals:
@@ -78,6 +70,8 @@ class RequestTotals:
         """Slot to that line, of the request in it."""
         self._held = 0
         self._prefill, self._decode = Quantiles(), Quantiles()
+        self._prefill_new: list[float] = []
+        self._decode_new: list[float] = []
         self._busy: set[bytes] = set()
         self._most_busy: int | None = None
         self._slowest = -1.0
@@ -137,6 +131,10 @@ class RequestTotals:
             else:
                 self._take_other(line, hot)
         self._pick = pick
+        self._prefill.add(self._prefill_new)
+        self._decode.add(self._decode_new)
+        self._prefill_new.clear()
+        self._decode_new.clear()
 
     @property
     def taken_twice(self) -> bool:
@@ -197,7 +195,7 @@ class RequestTotals:
             self._follow_stop(number, line, *self._stopped)
         if ms > self._slowest:
             self._slowest, self._example = ms, Line(number, quote(line))
-        if ms > self._slowest_beside and self._others.get(_slot(line)):
+        if ms > self._slowest_beside and (self._most_busy or 0) > 1 and self._others.get(_slot(line)):
             self._slowest_beside, self._example_beside = ms, Line(number, quote(line))
 
     def _follow_stop(self, number: int, line: bytes, stopped_at: int, length: int, task: bytes) -> None:
@@ -216,9 +214,9 @@ class RequestTotals:
         ms, tokens = float(match[1]), int(match[2])
         prompt_ms, prompt_tokens = prompt
         self._prompt = None
-        self._computed, self._read = prompt_tokens + max(0, tokens - 1), prompt_tokens
+        self._computed, self._read = prompt_tokens + (tokens - 1 if tokens else 0), prompt_tokens
         if self._length is not None:
-            self._take_cached(max(0, self._length - self._computed), prompt_tokens, _slot(line))
+            self._take_cached(self._length - self._computed, prompt_tokens, _slot(line))
             self._computed = self._length = None
         self._requests += 1
         self._prompt_ms += prompt_ms
@@ -226,16 +224,17 @@ class RequestTotals:
         self._predicted_ms += ms
         self._predicted_tokens += tokens
         if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
-            self._prefill.add(1e3 * prompt_tokens / prompt_ms)
+            self._prefill_new.append(1e3 * prompt_tokens / prompt_ms)
             if self._first is None:
                 self._first = prompt_tokens, prompt_ms
             self._long_tokens += prompt_tokens
             self._long_ms += prompt_ms
         if tokens > 1 and ms > 0:
-            self._decode.add(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
+            self._decode_new.append(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
 
     def _take_cached(self, cached: int, computed: int, slot: bytes) -> None:
-        """Of one request's prompt."""
+        """Of one request's prompt; less than nothing is none."""
+        cached = max(0, cached)
         self._cached = (self._cached or 0) + cached
         pick = self._picks.get(slot)
         if pick is None:
@@ -255,7 +254,7 @@ class RequestTotals:
             self.truncated.append((number, line))
         elif computed is not None and not self._stops_first:
             self._stops_first = False
-            self._take_cached(max(0, int(match[1]) - computed), self._read, slot)
+            self._take_cached(int(match[1]) - computed, self._read, slot)
         else:
             named = _TASK.search(line)
             self._stopped = number, int(match[1]), named[1] if named else b""

@@ -25,6 +25,7 @@ __all__ = ["LogReader"]
 
 _UTF_16: Final = (BOM_UTF16_LE, BOM_UTF16_BE)
 _SPAWNS: Final = b"spawning server instance with name="
+_SPAWNS_SHAPE: Final = shape_of(_SPAWNS)
 _SPAWNED = re.compile(_SPAWNS + rb"([^\s\"\\]{1,200}) on port (\d{2,5})")
 """What a router says of each of its children."""
 _CHILD = re.compile(r"(?:^port |:)(\d{2,5})(?=/|$)")
@@ -78,7 +79,9 @@ class LogReader:
         while len(buffer) - start >= self._block:
             end = buffer.rfind(b"\n", start, start + self._block) + 1
             if end:
-                self._take(bytes(buffer[start:end]))
+                with memoryview(buffer) as view:
+                    block = bytes(view[start:end])
+                self._take(block)
                 start = end
             else:
                 kept = min(KEPT_OF_LONG_LINES, self._block // 2)
@@ -111,22 +114,29 @@ class LogReader:
             del lines[-1]
         numbers: Sequence[int] = range(self._number, self._number + len(lines))
         self._number += len(lines)
-        if _SPAWNS in text:
-            for model, port in islice(_SPAWNED.findall(text), SERVERS):
-                self._models[port.decode()] = model.decode(errors="replace")
         if self._folding is None:
             self._folding = Folding(without_colours(self.sample))
         if self._folding.any:
             lines, numbers = self._folding.join(lines, numbers)
             text = b"\n".join(lines)
         if self._wrapping.look(lines):
+            self._name_children(text)
             self._unwrap(lines, numbers, whole)
             return
         shapes = shape_of(text).split(b"\n")[: len(lines)]
-        if self._wrapping.has_any(set(shapes)):
+        different = set(shapes)
+        if any(_SPAWNS_SHAPE in shape for shape in different):  # the whole text would take longer
+            self._name_children(text)
+        if self._wrapping.has_any(different):
             self._unwrap(lines, numbers, whole)
         else:
             self._give("", Piece(lines, shapes, numbers, None), len(block), whole)
+
+    def _name_children(self, text: bytes) -> None:
+        """Learn from what a router says of those that it starts."""
+        if _SPAWNS in text:
+            for model, port in islice(_SPAWNED.findall(text), SERVERS):
+                self._models[port.decode()] = model.decode(errors="replace")
 
     def _unwrap(self, lines: Sequence[bytes], numbers: Sequence[int], whole: bool = True) -> None:
         for name, part in self._wrapping.unwrap(lines, numbers).items():

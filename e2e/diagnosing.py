@@ -98,8 +98,9 @@ def status_of(cluster: Cluster, namespace: str, name: str) -> Object:
 
 
 def is_ready(cluster: Cluster, namespace: str, name: str) -> bool:
-    """Whether it takes requests."""
-    return bool(status_of(cluster, namespace, name)["ready"])
+    """Whether it takes requests; before it has a pod it takes none."""
+    pods = cluster.items("pods", namespace, f"app={name}")
+    return any(one["ready"] for pod in pods for one in pod["status"].get("containerStatuses") or ())
 
 
 def has_crashed_twice(cluster: Cluster, namespace: str, name: str) -> bool:

@@ -52,9 +52,9 @@ class Fault:
 
 def waits_for_image(cluster: Cluster, namespace: str, name: str) -> bool:
     """Whether a pull failed."""
-    [status] = pod_of(cluster, namespace, name)["status"].get("containerStatuses") or [{}]
-    waiting = (status.get("state") or {}).get("waiting") or {}
-    return waiting.get("reason") in {"ErrImagePull", "ImagePullBackOff"}
+    statuses = pod_of(cluster, namespace, name)["status"].get("containerStatuses") or []
+    waiting = [one["state"].get("waiting") or {} for one in statuses]
+    return any(one.get("reason") in {"ErrImagePull", "ImagePullBackOff"} for one in waiting)
 
 
 def is_unscheduled(cluster: Cluster, namespace: str, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 
 from slotune.controller.listening import Listening
@@ -31,7 +32,7 @@ from slotune.gathering.look_errors import (
 from slotune.gathering.pod_relay import relayed
 from slotune.gathering.watching import Watch
 from slotune.tuning.errors import InvalidInputError
-from tests.gathering.api_server import ApiServer, api_server, llama_server, silent, wanting, web_server
+from tests.gathering.api_server import ApiServer, Handler, api_server, llama_server, silent, wanting, web_server
 from tests.gathering.pods import container, container_status, crashed, deployment, event, node, pod
 
 POD = "chat-5d4f-a"
@@ -345,6 +346,31 @@ async def test_a_pod_that_never_started_has_no_log(look):
     look.server.put(pod(statuses=[], phase="Pending", conditions=[]))
     [found] = await look.take()
     assert (found.log, found.server) == (None, None)
+
+
+async def test_a_log_is_not_asked_for_where_no_container_started(look):
+    look.server.put(pod(statuses=[], phase="Pending", conditions=[]))
+    [found] = await look.take()
+    assert (found.log, look.told) == (None, [])
+
+
+def answering(status: int, document: dict[str, Any]) -> Handler:
+    """A server that says the same to everything."""
+
+    async def answer(path: str, request: web.Request) -> web.StreamResponse:
+        return web.json_response(document, status=status)
+
+    return answer
+
+
+async def test_what_is_no_use_in_a_pod_is_not_advised(look):
+    look.server.servers[POD] = answering(503, {"error": {"code": 503, "message": "Loading model"}})
+    [found] = await look.take()
+    assert "still loading its model" in found.server.refused["/health"]
+    assert "--log" not in found.server.refused["/health"]
+    look.server.servers[POD] = answering(200, {"role": "router", "status": "ok"})
+    [found] = await look.take()
+    assert f"kubectl port-forward {POD}" in found.server.refused["/props"]
 
 
 async def test_a_log_of_another_program_is_none(look):

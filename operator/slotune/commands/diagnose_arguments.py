@@ -71,7 +71,7 @@ def _ways(diagnose: argparse.ArgumentParser) -> None:
         "--container",
         type=object_name,
         metavar="NAME",
-        help="the container that is llama-server, where none is for certain",
+        help="the container that is llama-server, where none or several are for certain",
     )
     ways.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
     ways.add_argument(

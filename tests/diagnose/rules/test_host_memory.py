@@ -226,6 +226,12 @@ def test_a_kv_cache_beyond_the_limit_is_named_with_its_line_and_a_context_that_f
     assert got.first == "Set -c 7424 instead of 32768; or raise the memory limit to 1,024 MiB."
 
 
+def test_a_kv_cache_that_does_not_fit_is_named_before_a_prompt_cache_that_would_not_either() -> None:
+    got = killed(start(kv=720, context=32768, cache=8192), 384, "-c", "32768")
+    assert got.knobs[0] == "contextSizePerSlot"
+    assert (got.first or "").startswith("Set -c 7680 instead of 32768 and --cache-ram 0; or raise the memory limit to ")
+
+
 def test_what_a_start_has_no_room_for_is_told_before_anybody_was_killed_and_is_no_slow_page() -> None:
     starting = of_pod(start(kv=720, context=32768, cache=0, ready=False), 384, "-c", "32768", "--cache-ram", "0")
     starting = replace(starting, pod=replace(starting.pod, ready=False))  # type: ignore[type-var]  # it has a pod

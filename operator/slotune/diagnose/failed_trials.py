@@ -8,7 +8,7 @@ from typing import Final
 
 from slotune.diagnose.entry import Entry
 from slotune.diagnose.failure_entries import OF_FAILURES
-from slotune.diagnose.rules import gpu, health, kernels, layers
+from slotune.diagnose.rules import gpu, health, kernels, layers, wedged
 from slotune.diagnose.rules.ending import ENDED
 from slotune.llama.failures import FailureClass
 
@@ -17,7 +17,7 @@ __all__ = ["FAILURES", "entry_of"]
 _FOUND_OF_SERVERS: Final[Mapping[FailureClass, Entry]] = {
     FailureClass.CPU_FALLBACK: gpu.GPU_NOT_USED,
     FailureClass.CRASHED: ENDED,
-    FailureClass.WEDGED: health.WEDGED,
+    FailureClass.WEDGED: wedged.WEDGED,
     FailureClass.SPECULATION_UNAVAILABLE: health.SPECULATION_FAILED,
 }
 

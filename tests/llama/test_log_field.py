@@ -121,6 +121,15 @@ def test_a_child_of_a_router_has_the_name_of_its_model() -> None:
     assert names == ["server.log", "port 41002 (org/m:Q4_K_M)"]
 
 
+def test_a_router_that_names_a_child_long_before_it_speaks_is_remembered() -> None:
+    spawn = "0.00.020.000 I srv          load: spawning server instance with name=org/m:Q4_K_M on port 41002\n"
+    reader = LogReader("server.log", block=256)
+    reader.feed((spawn + "0.00.030.000 I srv  update_slots: all slots are idle\n" * 20).encode())
+    reader.feed(b"[41002] srv  update_slots: all slots are idle\n")
+
+    assert [story.source for story in reader.finish()] == ["server.log", "port 41002 (org/m:Q4_K_M)"]
+
+
 @pytest.mark.parametrize(
     "prefix",
     [

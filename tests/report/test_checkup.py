@@ -299,3 +299,17 @@ def test_the_page_has_every_key_of_the_document() -> None:
         for key in sorted(keys(document))
         if f"`{key}`" not in page and f"`.{key}`" not in page and f"{key}[]`" not in page
     ] == []
+
+
+def test_a_pod_that_is_not_ready_is_not_called_healthy_and_its_reasons_are_in_the_document() -> None:
+    waits = Evidence(Source.POD, "waiting: ImagePullBackOff: Back-off pulling image")
+    words = Evidence(Source.LOG, "before the restart: error")
+    pod = PodFacts("chat-0", image="i", ready=False, phase="Pending", restarts=2, events=(waits, words))
+    one = examined(Symptoms("chat-0", pod=pod, log=LOG), clear(Item.GPU, "on the GPU"))
+    text = " ".join(said(one).split())
+    assert "but its pod is not ready, so it is not called healthy: 1 of 1 check made" in text
+    document = checkup_document([one])["servers"][0]
+    assert document["healthy"] is None
+    assert document["looked_at"]["pod"] == {
+        "name": "chat-0", "image": "i", "phase": "Pending", "ready": False, "restarts": 2, "reasons": [waits.text],
+    }  # fmt: skip

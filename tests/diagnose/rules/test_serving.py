@@ -262,3 +262,24 @@ def test_a_restart_gives_the_cure_that_its_error_names() -> None:
 def test_nobody_is_called_healthy_who_was_not_seen_to_serve(parts: dict[str, Any], want: bool | None) -> None:
     clear = Rule("SLT001", Item.GPU, lambda _: Clear("well"))
     assert check_up(of(**parts), [clear]).is_healthy is want
+
+
+def test_a_volume_that_cannot_be_mounted_is_found_once_it_is_no_first_try() -> None:
+    said = (event("FailedMount", 'MountVolume.SetUp failed for volume "key" : secret "key" not found'),)
+    made = waiting("llama", "ContainerCreating")
+    old = seen(made, said=said, phase="Pending", creationTimestamp="2026-03-02T12:00:00Z")
+    got = found(serving.RULES, "SLT116", old, Severity.CRITICAL)
+    assert 'secret "key" not found' in got.sentence
+    assert "pod's volumes" in (got.first or "")
+    new = seen(made, said=said, phase="Pending", creationTimestamp="2026-03-02T13:00:00Z")
+    found(serving.RULES, "SLT116", new, Severity.INFO)
+
+
+def test_a_server_that_is_up_again_after_a_kill_for_a_probe_is_no_emergency_and_not_well() -> None:
+    is_ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-02T12:59:00Z"}]
+    symptoms = seen(
+        container_status(restartCount=1, lastState=crashed(0, "Completed")),
+        said=(KILLED,), conditions=is_ready, look=server(),
+    )  # fmt: skip
+    got = found(health.RULES, "SLT111", symptoms, Severity.WARNING, entry="SLT117")
+    assert "startupProbe" in (got.first or "")

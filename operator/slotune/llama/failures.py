@@ -63,7 +63,7 @@ _GPU_FULL = (
 _KV_CURE = "lower contextSizePerSlot or parallelSlots, or take a smaller cacheTypeK and cacheTypeV"
 _COMPUTE_CURE = "lower uBatchSize"
 _WEIGHTS_CURE = "offer a smaller model variant, or a GPU class with more memory"
-_HOST_CURE = "lower cacheRAMMiB, or raise the memory limit"
+_HOST_CURE = "raise the memory limit, or lower cacheRAMMiB, contextSizePerSlot or parallelSlots"
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ def _log_ended(symptoms: Symptoms) -> Finding | None:
         first = _smaller_weights(symptoms) if kind is FailureClass.OUT_OF_MEMORY_WEIGHTS else cure_of(sentence)
         return Finding(OF_FAILURES[kind], f"host memory ran out: {sentence}", (told,), severity, first=first)
     # The sentence of the class can't know what took the memory, so its cure is not repeated.
-    eater, what = eater_of(symptoms), sentence.rpartition(": ")[0].removeprefix("host memory ran out")
-    said = f"host memory ran out{what}{eater.words}"
+    eater, what = eater_of(symptoms), sentence.rpartition(": ")[0] or sentence
+    said = f"{'' if what.startswith('host memory') else 'host memory ran out: '}{what}{eater.words}"
     return Finding(eater.entry, said, (told, *eater.evidence), severity, first=eater.first)
 
 

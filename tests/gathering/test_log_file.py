@@ -214,7 +214,10 @@ def test_a_program_whose_lines_only_look_alike_is_refused(content: str, tmp_path
     ("program", "named"),
     [
         ("llama-cli", "output of llama-cli"),
-        ("llama-cpp-python of 2024", "a program of llama.cpp's other than llama-server, or of one that llama.cpp is in"),
+        (
+            "llama-cpp-python of 2024",
+            "a program of llama.cpp's other than llama-server, or of one that llama.cpp is in",
+        ),
         ("KoboldCpp", "the log of KoboldCpp"),
         ("Ollama's own engine", "the log of Ollama"),
         ("a program that only loads", "llama.cpp loads a model in it, in whatever program"),

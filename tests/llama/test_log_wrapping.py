@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotune.llama.log_times import seconds_of
 from slotune.llama.log_story import Line, LogStory, Topic
 from slotune.llama.log_stream import LogReader
+from slotune.llama.log_times import seconds_of
 
 LOGS = Path(__file__).parent / "logs"
 SERVED = ["served_three", "served_four"]

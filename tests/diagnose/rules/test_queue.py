@@ -45,6 +45,35 @@ def test_requests_that_wait_for_busy_slots_find_too_few_slots() -> None:
     assert any("requests_deferred 3, 3" in str(one) for one in said.evidence)
 
 
+def test_more_slots_are_told_as_flags_to_type_with_what_they_take() -> None:
+    held = log(facts={"slots": 1, "kv_unified": False, "context_per_slot": 4096, "kv_buffers": {"CUDA0": 90 * 2**20}})
+    said = found(RULES, "SLT050", of(server=queueing(7, 7, busy=1, slots=1, **SPEED), log=held))
+    assert said.first is not None
+    assert "(--parallel 8 --ctx-size 32768): each slot keeps 4096 tokens" in said.first
+    assert "KV memory grows 8 times, from 90 to about 720 MiB" in said.first
+    assert "at most the 40 tok/s of now" in said.first
+
+
+def test_more_slots_that_share_a_cache_ask_for_sharing_it() -> None:
+    said = found(RULES, "SLT050", of(server=queueing(4, 4, busy=4), log=log()))
+    assert said.first is not None
+    assert "(--parallel 8 --ctx-size 8192 --kv-unified)" in said.first
+    assert "MiB" not in said.first
+    assert "tok/s" not in said.first
+
+
+def test_a_context_of_which_nobody_says_whether_it_is_shared_gets_no_number() -> None:
+    said = found(RULES, "SLT050", of(server=queueing(4, 4, busy=4)))
+    assert said.first is not None
+    assert "--parallel from 4 to 8, and --ctx-size 2 times as high" in said.first
+
+
+def test_nobody_calls_speed_to_spare_what_cant_be_told() -> None:
+    said = found(RULES, "SLT050", of(server=queueing(3, 3, busy=1, slots=1)))
+    assert "can't be told" in said.sentence
+    assert "has speed to spare" not in said.entry.cause
+
+
 def test_the_share_of_the_wait_is_counted_where_the_server_counts_what_prompts_take() -> None:
     busy = queueing(4, 4, busy=4, prompt_seconds_total=10, tokens_predicted_seconds_total=90)
     # One request waits per slot: it waits a whole request's time, a tenth of which is reading.

@@ -13,6 +13,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, unfair, work
+from slotune.diagnose.rules.more_slots import more_slots
 from slotune.diagnose.rules.settings import Number
 from slotune.diagnose.rules.waiting import BRIEF, Waiting, room_for_more, waiting
 from slotune.diagnose.rules.work import Measured
@@ -25,9 +26,9 @@ TOO_FEW_SLOTS: Final = Entry(
     id="SLT050",
     code="TooFewSlots",
     item=Item.QUEUE,
-    title="Requests wait for a slot, and users' speed leaves room for more slots",
+    title="Requests wait for a slot, because all slots are busy",
     cause="All slots are busy, so new requests wait until one is free: there is no limit to this queue and no error "
-    "(ggml-org/llama.cpp#4875). Each running request has speed to spare, so more could run beside it.",
+    "(ggml-org/llama.cpp#4875). Where users have speed to spare, more requests could run beside each other.",
     first="Raise --parallel, and --ctx-size with it so that each slot keeps its context; a q8_0 KV cache makes room.",
     avoid="Do not quantize the weights first: requests wait for a slot, not for the GPU.",
     verify="requests_deferred stays at 0 under the same load, and tokens/s per user stays above what is owed.",
@@ -109,7 +110,7 @@ def _too_few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
         Severity.WARNING if found.rounds >= BRIEF else Severity.INFO,
         Confidence.POSSIBLE if room is None else Confidence.LIKELY,
         found.cost(symptoms),
-        f"raise --parallel from {found.slots} to {found.slots + max(found.deferred)}, and --ctx-size with it",
+        more_slots(symptoms, found.slots, found.slots + max(found.deferred)),
     )
 
 

@@ -70,7 +70,9 @@ class RequestTotals:
         """Slot to that line, of the request in it."""
         self._held = 0
         self._prefill, self._decode = Quantiles(), Quantiles()
+        self._prompts_ms, self._prompts_tokens = Quantiles(), Quantiles()
         self._prefill_new: list[float] = []
+        self._prompts_new: list[tuple[float, int]] = []
         self._decode_new: list[float] = []
         self._busy: set[bytes] = set()
         self._most_busy: int | None = None
@@ -101,6 +103,8 @@ class RequestTotals:
         self.running = RunningSpeed()
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
+        self.unreadable = 0
+        """Lines with a time that is no number."""
         self.truncated: list[tuple[int, bytes]] = []
         """Lines, with their numbers, of requests that lost part of their prompt; whoever reads them clears the list."""
 
@@ -133,6 +137,9 @@ class RequestTotals:
         self._pick = pick
         self._prefill.add(self._prefill_new)
         self._decode.add(self._decode_new)
+        self._prompts_ms.add(ms for ms, _ in self._prompts_new)
+        self._prompts_tokens.add(tokens for _, tokens in self._prompts_new)
+        self._prompts_new.clear()
         self._prefill_new.clear()
         self._decode_new.clear()
 
@@ -188,6 +195,7 @@ class RequestTotals:
     def _take_prompt(self, number: int, line: bytes) -> None:
         match = _TIME.search(line)
         if match is None:
+            self._leave_out()
             return
         ms, tokens = float(match[1]), int(match[2])
         self._prompt, self._computed, self._length = (ms, tokens), None, None
@@ -209,7 +217,10 @@ class RequestTotals:
 
     def _take_generation(self, line: bytes) -> None:
         match, prompt = _TIME.search(line), self._prompt
-        if match is None or prompt is None:
+        if match is None:
+            self._leave_out()
+            return
+        if prompt is None:
             return
         ms, tokens = float(match[1]), int(match[2])
         prompt_ms, prompt_tokens = prompt
@@ -223,6 +234,7 @@ class RequestTotals:
         self._prompt_tokens += prompt_tokens
         self._predicted_ms += ms
         self._predicted_tokens += tokens
+        self._prompts_new.append(prompt)
         if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
             self._prefill_new.append(1e3 * prompt_tokens / prompt_ms)
             if self._first is None:
@@ -231,6 +243,11 @@ class RequestTotals:
             self._long_ms += prompt_ms
         if tokens > 1 and ms > 0:
             self._decode_new.append(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
+
+    def _leave_out(self) -> None:
+        """What the line belongs to: a request whose time is ``nan``, say."""
+        self.unreadable += 1
+        self._prompt = self._computed = self._length = self._stopped = None
 
     def _take_cached(self, cached: int, computed: int, slot: bytes) -> None:
         """Of one request's prompt; less than nothing is none."""
@@ -286,6 +303,8 @@ class RequestTotals:
             released=self._released,
             unkept=self._unkept,
             unkept_line=self._unkept_line,
+            prompt_ms_spread=self._prompts_ms.spread(),
+            prompt_tokens_spread=self._prompts_tokens.spread(),
         )
 
 

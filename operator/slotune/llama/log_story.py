@@ -135,6 +135,10 @@ class RequestTimings:
     """Those of them after which it kept nothing of a prompt that it had computed."""
     unkept_line: Line | None = None
     """The last line that says so."""
+    prompt_ms_spread: tuple[tuple[float, int], ...] = ()
+    """(Milliseconds within half a percent, prompts that took so long), shortest first; empty when not counted."""
+    prompt_tokens_spread: tuple[tuple[float, int], ...] = ()
+    """The same of their computed tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,10 @@ class LogStory:
     build: int | None = None
     starts: int = 0
     """Starts in the log; 0 when it begins after the server came up."""
+    last_start_line: int | None = None
+    """Where the last start begins in the log; None where no process before it was left out."""
+    requests_before: int = 0
+    """Finished requests before it, left out."""
     verbosity: int | None = None
     """Least ``-lv`` that would have printed the lines since the last start, as builds of 2026 count: older ones print
     at 3 what is at 4 now. None when nothing tells."""

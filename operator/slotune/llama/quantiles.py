@@ -23,6 +23,10 @@ class Quantiles:
         """Count them, many at once for speed; what is not positive and finite is passed over."""
         self._counts.update([round(_PER_STEP * log(value)) for value in values if 0 < value < inf])
 
+    def spread(self) -> tuple[tuple[float, int], ...]:
+        """(Value within half a percent, how often it was counted), smallest first."""
+        return tuple((exp(key / _PER_STEP), self._counts[key]) for key in sorted(self._counts))
+
     def at(self, shares: Iterable[float]) -> tuple[float, ...] | None:
         """The values below which these shares lie, within half a percent; None when nothing was counted."""
         if not self._counts:

@@ -62,6 +62,8 @@ def timings(requests: int = 40, **more: Any) -> RequestTimings:
         "cached_tokens": 0,
         "prefill_tokens_per_s": (190.0, 200.0, 210.0),
         "decode_tokens_per_s": (45.0, 50.0, 55.0),
+        "prompt_ms_spread": ((1000.0, requests),),
+        "prompt_tokens_spread": ((200.0, requests),),
         "most_busy_slots": 2,
         "example": Line(90, SLOWEST.format(ms=1200, tokens=240)),
     }

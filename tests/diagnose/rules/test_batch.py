@@ -263,14 +263,15 @@ def test_a_prompt_that_alone_takes_longer_than_owed_is_named() -> None:
 def test_a_prompt_alone_explains_what_it_takes_alone_and_not_the_whole_wait() -> None:
     """3,990 tokens alone take 0.399 s; with others beside it was 1.6 s, and 0.1 s come before."""
     said = found(RULES, "SLT024", beside(crowd(3990, 1600.0), promise=Promise(0.3)))
-    assert said.cost.ttft_s == pytest.approx(0.399)
-    assert said.cost.ttft_share == pytest.approx(0.399 / 1.7)
+    assert said.cost.ttft_s == pytest.approx(0.399, rel=0.006)  # lengths are kept to half a percent
+    assert said.cost.ttft_share == pytest.approx(0.399 / 1.7, rel=0.01)
 
 
 def test_a_prompt_can_not_take_longer_alone_than_it_took_beside_others() -> None:
     slow = replace(LARGE, prefill_tokens_per_s=1000.0)
     assert is_clear(RULES, "SLT024", beside(crowd(3990, 1600.0), slow, promise=Promise(2.0)))
-    assert found(RULES, "SLT024", beside(crowd(3990, 1600.0), slow, promise=Promise(1.0))).cost.ttft_s == 1.6
+    late = found(RULES, "SLT024", beside(crowd(3990, 1600.0), slow, promise=Promise(1.0)))
+    assert late.cost.ttft_s == pytest.approx(1.6, rel=0.006)
 
 
 def test_what_a_prompt_takes_alone_is_a_bound_where_nothing_ever_ran_alone() -> None:
@@ -278,6 +279,35 @@ def test_what_a_prompt_takes_alone_is_a_bound_where_nothing_ever_ran_alone() -> 
     assert "takes up to 1.6 s" in said.sentence
     assert said.cost == Cost()
     assert said.confidence is Confidence.POSSIBLE
+
+
+def one_by_one(prompts: list[tuple[int, float]]) -> Symptoms:
+    """Prompts of (tokens, ms), one at a time."""
+    return served(*(line for task, (tokens, ms) in enumerate(prompts) for line in request(0, task, tokens, ms)))
+
+
+def test_a_quarter_of_late_prompts_is_no_promise_kept_whatever_their_mean_is() -> None:
+    """41 of 159 took two seconds, the rest 50 ms: half a second on average, where 0.8 are owed to 95 of 100."""
+    server_log = one_by_one([(50, 50.0)] * 118 + [(1000, 2000.0)] * 41)
+    said = found(RULES, "SLT024", replace(server_log, promise=Promise(0.8)))
+    assert "41 of 159 prompts took over 0.8 s to read, 5 % may, and nothing ran beside them" in said.sentence
+    assert said.confidence is Confidence.LIKELY
+    assert is_clear(RULES, "SLT024", replace(server_log, promise=Promise(2.0)))
+    assert is_clear(RULES, "SLT024", replace(server_log, promise=Promise(0.8, violation_share=0.3)))
+
+
+def test_one_late_prompt_of_a_few_may_be_chance_and_so_many_as_may_be_are_none_too_many() -> None:
+    assert is_undecided(RULES, "SLT024", replace(one_by_one([(50, 50.0)] * 9 + [(9, 2e3)]), promise=Promise(0.8)))
+    assert is_clear(RULES, "SLT024", replace(one_by_one([(50, 50.0)] * 38 + [(9, 2e3)] * 2), promise=Promise(0.8)))
+
+
+def test_prompts_that_are_late_only_beside_others_are_not_called_late_alone() -> None:
+    assert is_undecided(RULES, "SLT024", beside(crowd(3990, 1600.0), promise=Promise(1.0)))
+
+
+def test_a_mean_without_the_times_of_each_prompt_decides_nothing() -> None:
+    only_sums = log(requests=timings(prompt_ms_spread=(), prompt_tokens_spread=()))
+    assert is_undecided(RULES, "SLT024", of(log=only_sums, probe=probe(), promise=Promise(1.2)))
 
 
 def test_a_prompt_in_time_or_one_that_nobody_is_owed_is_clear() -> None:

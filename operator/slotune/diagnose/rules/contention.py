@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
-from slotune.diagnose.counting import never_together
+from slotune.diagnose.counting import counted, never_together
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -54,6 +55,13 @@ AS_LONG: Final = 0.5
 """Of a probe's prompt, or of a piece: with fewer tokens a prompt does not reach the probe's speed, alone or not."""
 AS_DEEP: Final = 4
 """Times a probe's prompt: behind more tokens than these, attention makes a prompt slower, alone or not."""
+SPREAD_WITHIN: Final = 0.005
+"""To which times and tokens of each prompt are kept."""
+CHANCE: Final = 0.049
+"""Two late prompts of two are no chance where one in twenty may be late; one of one is."""
+
+Spread = tuple[tuple[float, int], ...]
+"""(Value, how many prompts have it), smallest first."""
 
 
 def _contention(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -100,7 +108,8 @@ def _held_against_alone(symptoms: Symptoms, probe: ProbeFacts, requests: Request
     )
     if share < CROWDED:
         return Clear(f"long prompts took {took_s:,.4g} s in all, and alone they take up to {alone_s:,.4g} s", evidence)
-    is_late = promise is not None and requests.prompt_ms / max(1, requests.requests) / 1e3 > promise.ttft_s
+    late = 0 if promise is None else _longer(requests.prompt_ms_spread, 1e3 * promise.ttft_s)
+    is_late = promise is not None and late > promise.violation_share * requests.requests
     return Finding(
         CONTENTION,
         f"long prompts took {took_s:,.4g} s in all, and alone they take {alone_s:,.4g} s at most: about "
@@ -113,26 +122,83 @@ def _held_against_alone(symptoms: Symptoms, probe: ProbeFacts, requests: Request
 
 
 def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    promise, prefill, tokens = symptoms.promise, work.prefill_alone(symptoms), work.prompt_tokens(symptoms)
-    requests = None if symptoms.log is None else symptoms.log.requests
+    promise, log = symptoms.promise, symptoms.log
+    requests = None if log is None else log.requests
     if promise is None:
         return Clear("no time to the first token is owed")
-    if prefill is None or tokens is None or requests is None:
+    if log is None or requests is None or not requests.prompt_ms_spread:
         return Undecided("a log of answered requests, better with --probe")
-    took_s = requests.prompt_ms / requests.requests / 1e3  # with whatever ran beside: alone it is no more
-    alone_s = min(tokens / prefill.value, took_s)
-    if alone_s <= promise.ttft_s:
-        words = f"{tokens:,.0f} tokens alone take {alone_s:.2f} s, {promise.ttft_s:g} s are owed"
-        return Clear(words, (prefill.evidence,))
+    # What is owed is owed to all but a share of the requests, so their mean says nothing. Reading them alone takes no
+    # longer than it took with whatever ran beside.
+    count, may = requests.requests, promise.violation_share
+    took = late = _longer(requests.prompt_ms_spread, 1e3 * promise.ttft_s)
+    words = f"{took:,} of {counted(count, 'prompt')} took over {promise.ttft_s:g} s to read, {100 * may:.3g} % may"
+    if took <= may * count:
+        return Clear(words, work.line_of(log))
+    is_alone, prefill = requests.most_busy_slots == 1, work.prefill_alone(symptoms)
+    if not is_alone:
+        if prefill is None or not requests.prompt_tokens_spread:
+            return Undecided(f"--probe: {words}, with others' work in it")
+        late = min(took, _longer(requests.prompt_tokens_spread, promise.ttft_s * prefill.value))
+    if not _is_more(late, count, may):
+        needs = "a log of more requests" if is_alone else "slotune trial, or a log of requests one at a time"
+        return Undecided(f"{needs}: {words}" + ("" if is_alone else f", and alone {late:,} of them would"))
+    return _late_alone(symptoms, requests, None if is_alone else prefill, words)
+
+
+def _late_alone(
+    symptoms: Symptoms, requests: RequestTimings, prefill: work.Measured | None, words: str
+) -> Finding | Clear:
+    """Of the prompt that is as long as the last that must be in time; ``prefill`` None: the log's times are alone."""
+    promise = symptoms.promise
+    if promise is None:
+        return Clear("no time to the first token is owed")
+    share = 1 - promise.violation_share
+    took_s = _at(requests.prompt_ms_spread, share) / 1e3
     overhead_s = 0.0 if symptoms.probe is None else max(0.0, symptoms.probe.overhead_s)
+    lines = () if symptoms.log is None else work.line_of(symptoms.log)
+    if prefill is None:
+        return Finding(
+            PROMPT_ALONE_TOO_SLOW,
+            f"{words}, and nothing ran beside them: {100 * share:.3g} % took up to {took_s:.2g} s",
+            lines,
+            confidence=Confidence.LIKELY,
+            cost=Cost(took_s, took_s / (took_s + overhead_s)),
+        )
+    tokens = _at(requests.prompt_tokens_spread, share)
+    alone_s = min(tokens / prefill.value, took_s)
     return Finding(
         PROMPT_ALONE_TOO_SLOW,
         f"reading {tokens:,.0f} tokens alone takes {'' if prefill.alone else 'up to '}{alone_s:.1f} s here "
-        f"({prefill.value:,.0f} tokens/s), {promise.ttft_s:g} s are owed",
-        (prefill.evidence,),
+        f"({prefill.value:,.0f} tokens/s), {promise.ttft_s:g} s are owed: {words}",
+        (prefill.evidence, *lines),
         confidence=Confidence.LIKELY if prefill.alone else Confidence.POSSIBLE,
         cost=Cost(alone_s, alone_s / (took_s + overhead_s)) if prefill.alone else Cost(),
     )
+
+
+def _longer(spread: Spread, limit: float) -> int:
+    """How many are above a limit for sure."""
+    return sum(count for value, count in spread if value > limit * (1 + SPREAD_WITHIN))
+
+
+def _at(spread: Spread, share: float) -> float:
+    """The least value that this share does not exceed."""
+    rank, below = share * sum(count for _, count in spread), 0
+    for value, count in spread:
+        below += count
+        if below >= rank:
+            return value
+    return spread[-1][0]
+
+
+def _is_more(late: int, count: int, may: float) -> bool:
+    """Whether more than a share are late, and not by chance alone (Chernoff's bound on so many of so few)."""
+    part = min(1.0, late / count)
+    if part <= may:
+        return False
+    rest = (1 - part) * math.log((1 - part) / (1 - may)) if part < 1 else 0.0
+    return count * (part * math.log(part / may) + rest) >= -math.log(CHANCE)
 
 
 def _depth(requests: RequestTimings) -> float:

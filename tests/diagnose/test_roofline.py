@@ -369,6 +369,30 @@ def test_speeds_of_a_shared_batch_are_called_that():
     assert "with others in the batch" in found.sentences[0]
 
 
+@pytest.mark.parametrize(
+    ("slots", "busy", "alone", "words"),
+    [
+        (1, 1.0, True, "12 were seen on average since the start:"),
+        (4, 2.5, False, "since the start, with others in the batch:"),
+        (4, 1.0, None, "since the start, perhaps with others in the batch:"),
+        (None, None, None, "since the start, perhaps with others in the batch:"),
+    ],
+)
+def test_nobody_can_have_been_beside_on_a_server_of_one_slot(
+    slots: int | None, busy: float | None, alone: bool | None, words: str
+):
+    counters = {"tokens_predicted_total": 1200.0, "tokens_predicted_seconds_total": 100.0}
+    metrics = Metrics(counters if busy is None else counters | {"n_busy_slots_per_decode": busy})
+    props = None
+    if slots is not None:
+        props = Props(slots, 4096, "m.gguf", "m", "b11434", metrics_enabled=True, slots_enabled=False)
+    server = replace(SERVER, metrics=metrics, props=props)
+    found = known(replace(SYMPTOMS, probe=None, log=LogStory("log", LogFacts(experts=0)), server=server))
+    assert found.decode.seen is not None
+    assert found.decode.seen.alone is alone
+    assert words in found.sentences[0]
+
+
 def test_counters_of_a_server_that_has_hardly_worked_say_nothing():
     metrics = Metrics({"tokens_predicted_total": 10.0, "tokens_predicted_seconds_total": 9.0})
     found = known(replace(SYMPTOMS, probe=None, server=replace(SERVER, metrics=metrics)))

@@ -17,7 +17,7 @@ from typing import Final
 from slotune.diagnose.accelerators import TIMES_AT_FP4, is_faster_at_fp4
 from slotune.diagnose.devices import Devices, accelerator_of, devices_of
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.roofline_doubts import Doubts, doubts_of
+from slotune.diagnose.roofline_doubts import EXPERTS, Doubts, doubts_of
 from slotune.diagnose.roofline_many import Many, many_of
 from slotune.diagnose.speculating import Speculating, speculating
 from slotune.diagnose.speeds import Speed, decode_speed, mean_decode_speed, prefill_speed
@@ -34,6 +34,7 @@ needs 7 ms a token on an A100 or H100, of which the bytes explain 1.5 to 2.5."""
 LAYERS_MOST: Final = 100
 """Where the number of layers is not known: the largest models have about so many."""
 
+_BESIDE: Final = {True: "", False: ", with others in the batch", None: ", perhaps with others in the batch"}
 _SOURCES: Final = {Source.LOG: "the log", Source.NODE: "its node", Source.DEVICE: "the device's own words"}
 
 
@@ -51,6 +52,11 @@ class Bound:
     seen: Speed | None
     needs: str | None = None
     """What would have to be known so that what was seen can be held against it; None: it can be."""
+
+    @property
+    def is_least(self) -> bool:
+        """Whether experts that sit idle would only raise it: what is far below it is as far below the true one."""
+        return self.needs == EXPERTS
 
     @property
     def share(self) -> float | None:
@@ -201,7 +207,7 @@ def _share(at_most: float | None, seen: Speed | None) -> float | None:
 
 def _words(bound: Bound, can: str, unit: str) -> str:
     seen = bound.seen
-    beside = "" if seen is None or seen.alone else ", with others in the batch"
+    beside = "" if seen is None else f" {seen.basis}{_BESIDE[seen.alone]}".rstrip()
     if bound.at_most is None:
         had = "" if seen is None else f"; {seen.tokens_per_s:,.4g} {unit} were seen{beside}"
         return f"how many {unit} it could do is not known ({bound.needs}){had}"

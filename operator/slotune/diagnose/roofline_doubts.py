@@ -15,7 +15,7 @@ from slotune.diagnose.speculating import Speculating
 from slotune.diagnose.step_reads import Weights, kv_type_is_known
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["Doubts", "doubts_of"]
+__all__ = ["EXPERTS", "Doubts", "doubts_of"]
 
 CACHED_BYTES: Final = 300e6
 """Weights below this may lie in a GPU's own cache (50 MB of an H100, 72 MB of an RTX 4090, 256 MB of an MI300X), which

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from slotune.diagnose.finding import Confidence
 from slotune.diagnose.rules.prefill import RULES
 from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_lines import LogFacts
@@ -45,12 +46,17 @@ def test_a_small_model_on_a_fast_gpu_is_not_accused_of_its_launches() -> None:
     assert is_clear(RULES, "SLT013", replace(L4, server=small, gpu=GPUFacts("NVIDIA H200"), probe=alone(8000.0)))
 
 
-def test_without_a_probe_a_device_or_a_word_about_experts_it_stays_open() -> None:
+def test_what_is_far_below_a_dense_models_bound_is_as_far_below_that_of_any_mixture() -> None:
+    silent = replace(DENSE, facts=replace(DENSE.facts, experts=None))
+    said = found(RULES, "SLT013", replace(L4, probe=alone(100.0), log=silent))
+    assert said.confidence is Confidence.POSSIBLE
+    assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(1000.0), log=silent))
+
+
+def test_without_a_probe_or_a_device_it_stays_open() -> None:
     assert is_undecided(RULES, "SLT013", L4)
     assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=None))
     assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=GPUFacts("mine", 300e9)))
-    silent = replace(DENSE, facts=replace(DENSE.facts, experts=None))
-    assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), log=silent))
 
 
 def test_others_in_the_batch_say_nothing_about_a_prompt_alone() -> None:

@@ -14,6 +14,7 @@ from slotune.diagnose.rules import work
 from slotune.diagnose.symptoms import ProbeFacts, Symptoms
 from slotune.llama.log_requests import MIN_PROMPT
 from slotune.llama.log_story import RequestTimings
+from slotune.verdict.promise import Promise
 
 __all__ = ["CONTENTION", "ENTRIES", "PROMPT_ALONE_TOO_SLOW", "RULES"]
 
@@ -131,28 +132,34 @@ def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
     # What is owed is owed to all but a share of the requests, so their mean says nothing. Reading them alone takes no
     # longer than it took with whatever ran beside.
     count, may = requests.requests, promise.violation_share
-    took = late = _longer(requests.prompt_ms_spread, 1e3 * promise.ttft_s)
+    took = _longer(requests.prompt_ms_spread, 1e3 * promise.ttft_s)
     words = f"{took:,} of {counted(count, 'prompt')} took over {promise.ttft_s:g} s to read, {100 * may:.3g} % may"
     if took <= may * count:
         return Clear(words, work.line_of(log))
-    is_alone, prefill = requests.most_busy_slots == 1, work.prefill_alone(symptoms)
-    if not is_alone:
-        if prefill is None or not requests.prompt_tokens_spread:
-            return Undecided(f"--probe: {words}, with others' work in it")
-        late = min(took, _longer(requests.prompt_tokens_spread, promise.ttft_s * prefill.value))
-    if not _is_more(late, count, may):
-        needs = "a log of more requests" if is_alone else "slotune trial, or a log of requests one at a time"
-        return Undecided(f"{needs}: {words}" + ("" if is_alone else f", and alone {late:,} of them would"))
-    return _late_alone(symptoms, requests, None if is_alone else prefill, words)
+    if requests.most_busy_slots == 1:
+        if not _is_more(took, count, may):
+            return Undecided(f"a log of more requests: {words}")
+        return _late_alone(symptoms, promise, requests, None, words)
+    return _late_beside_others(symptoms, promise, requests, took, words)
+
+
+def _late_beside_others(
+    symptoms: Symptoms, promise: Promise, requests: RequestTimings, took: int, words: str
+) -> Finding | Undecided:
+    """Others' work is in what they took; at the speed that one has alone, its tokens tell which are late."""
+    prefill = work.prefill_alone(symptoms)
+    if prefill is None or not requests.prompt_tokens_spread:
+        return Undecided(f"--probe: {words}, with others' work in it")
+    late = min(took, _longer(requests.prompt_tokens_spread, promise.ttft_s * prefill.value))
+    if not _is_more(late, requests.requests, promise.violation_share):
+        return Undecided(f"slotune trial: {words}, and alone {late:,} would at that speed")
+    return _late_alone(symptoms, promise, requests, prefill, words)
 
 
 def _late_alone(
-    symptoms: Symptoms, requests: RequestTimings, prefill: work.Measured | None, words: str
-) -> Finding | Clear:
+    symptoms: Symptoms, promise: Promise, requests: RequestTimings, prefill: work.Measured | None, words: str
+) -> Finding:
     """Of the prompt that is as long as the last that must be in time; ``prefill`` None: the log's times are alone."""
-    promise = symptoms.promise
-    if promise is None:
-        return Clear("no time to the first token is owed")
     share = 1 - promise.violation_share
     took_s = _at(requests.prompt_ms_spread, share) / 1e3
     overhead_s = 0.0 if symptoms.probe is None else max(0.0, symptoms.probe.overhead_s)

@@ -37,7 +37,7 @@ def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if isinstance(roofline, str):
         return Undecided(roofline)
     at_most = roofline.decode.at_most
-    if at_most is None or roofline.decode.needs is not None:
+    if at_most is None or (roofline.decode.needs is not None and not roofline.decode.is_least):
         return Undecided(roofline.decode.needs or "--probe: the speed of one request alone")
     if roofline.is_dense is False:
         return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
@@ -47,18 +47,20 @@ def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | Clear | Undecided:
     """Whether a token alone takes about as long as a GPU needs that can write ``at_most`` a second."""
     seen = roofline.decode.seen
-    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
+    if seen is None or not seen.alone or seen.is_mean or seen.tokens_per_s <= 0:
         return Undecided("--probe: the speed of one request alone")
     # Devices that share each matrix wait for each other: of these, one alone is what is sure.
     step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
     usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
+    if step <= usual and roofline.decode.needs is not None:
+        return Undecided(roofline.decode.needs)
     if step <= usual:
         return Clear(f"a token takes {seconds(step)} alone, memory bandwidth allows {seconds(floor)}", (seen.evidence,))
     return Finding(
         ABOVE_ROOFLINE,
         f"a token takes {seconds(step)} alone, though {_device(roofline)} can read what it needs in {seconds(floor)}",
         (seen.evidence, *roofline.evidence),
-        confidence=Confidence.LIKELY,
+        confidence=Confidence.POSSIBLE if roofline.decode.is_least else Confidence.LIKELY,
         cost=Cost(speed_share=1 - usual / step),
     )
 

@@ -50,16 +50,18 @@ def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | Undecided:
     seen, at_most = roofline.prefill.seen, roofline.prefill.at_most
-    if at_most is None or roofline.prefill.needs is not None:
+    if at_most is None or (roofline.prefill.needs is not None and not roofline.prefill.is_least):
         return Undecided(roofline.prefill.needs or "--probe: how fast one prompt is read alone")
     if roofline.is_dense is False:
         return Undecided("--model FILE.gguf: how many of the weights of this mixture of experts take part in a token")
-    if seen is None or not seen.alone or seen.tokens_per_s <= 0:
+    if seen is None or not seen.alone or seen.is_mean or seen.tokens_per_s <= 0:
         return Undecided("--probe: how fast one prompt is read alone")
     tokens = _tokens(symptoms)
     # GPUs that take turns read a short prompt one after the other.
     took, floor = tokens / seen.tokens_per_s, roofline.devices.in_turn * tokens / at_most
     usual = TIMES_THE_FLOOR * times_the_usual(symptoms, roofline) * floor + BESIDE_S
+    if took <= usual and roofline.prefill.needs is not None:
+        return Undecided(roofline.prefill.needs)
     if took <= usual:
         return Clear(f"{tokens:,} tokens alone take {seconds(took)}, the arithmetic {seconds(floor)}", (seen.evidence,))
     before_s = 0.0 if symptoms.probe is None else max(0.0, symptoms.probe.overhead_s)
@@ -68,7 +70,7 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
         f"{tokens:,} tokens alone take {seconds(took)} to read, {roofline.device or 'the GPU'} can compute them in "
         f"{seconds(floor)}, and up to {seconds(usual)} would be usual",
         (seen.evidence, *roofline.evidence),
-        confidence=Confidence.LIKELY,
+        confidence=Confidence.POSSIBLE if roofline.prefill.is_least else Confidence.LIKELY,
         cost=Cost(took - usual, (took - usual) / (took + before_s)),
     )
 

@@ -282,10 +282,22 @@ def test_findings_do_not_change_the_exit_code(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_log_and_its_server_are_one_server(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(stand_in()) as url:
-        (server,) = document(capsys, "--url", url, "--log", str(LOG))["servers"]
+    settings = {**PROPS["default_generation_settings"], "n_ctx": 8192}
+    props = {**PROPS, "total_slots": 4, "model_path": "model.gguf", "default_generation_settings": settings}
+    with serving(stand_in({"/props": said(props)})) as url:
+        shown = document(capsys, "--url", url, "--log", str(LOG))
+    (server,) = shown["servers"]
     assert server["name"] == url
     assert server["looked_at"]["log"]["lines"] > 0
+    assert shown["notes"] == []
+
+
+def test_the_log_of_another_server_is_left_out_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(stand_in()) as url:
+        shown = document(capsys, "--url", url, "--log", str(LOG))
+    assert shown["servers"][0]["looked_at"]["log"] is None
+    (note,) = shown["notes"]
+    assert [said for said in ("4 slots by the log, 2 by /props", "model.gguf", "small.gguf") if said not in note] == []
 
 
 def test_a_probe_is_announced_and_one_that_fails_leaves_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,6 +236,17 @@ def test_of_several_starts_the_last_counts() -> None:
     assert story.requests is not None
     assert story.requests.requests == 1
     assert story.lines == first.count(b"\n") + content("split_quantized").count(b"\n") + 6
+    assert (story.last_start_line, story.requests_before) == (first.count(b"\n") + 1, 5)
+
+
+def test_requests_of_every_process_before_the_last_are_left_out() -> None:
+    served = content("split_quantized") + request(1).encode() + request(2).encode()
+    assert only(served * 3).requests_before == 4
+    assert only(served * 3).last_start_line == 2 * served.count(b"\n") + 1
+    alone = only(served)
+    assert (alone.last_start_line, alone.requests_before) == (None, 0)
+    late = only(request(1).encode() + served)
+    assert (late.starts, late.requests_before) == (1, 1)
 
 
 @pytest.mark.parametrize(

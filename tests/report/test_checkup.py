@@ -88,6 +88,16 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in said(one, busy(), width=width, notes=("word " * 50,)).splitlines()) <= width
 
 
+def test_what_a_restart_leaves_out_is_said_where_the_log_is_counted() -> None:
+    log = replace(LOG, starts=2, last_start_line=1347, requests_before=12)
+    text = " ".join(said(examined(Symptoms("chat.log", log=log))).split())
+    assert "2 starts" in text
+    assert "judged since the last start (line 1,347); 12 requests before it left out" in text
+    none = said(examined(Symptoms("chat.log", log=replace(log, requests_before=0))), width=200)
+    assert "judged since the last start (line 1,347) ·" in none
+    assert "judged since" not in said(examined(Symptoms("chat.log", log=LOG)))
+
+
 def test_a_healthy_server_has_nothing_to_change() -> None:
     text = said(healthy())
     assert "nothing to change: 15 of 15 checks made\n" in text

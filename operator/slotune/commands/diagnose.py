@@ -22,6 +22,7 @@ from slotune.commands.exit_codes import ExitCode
 from slotune.commands.writing import print_document
 from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import check_up
+from slotune.diagnose.contradictions import without_contradictions
 from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.door import WrongKeyError
@@ -147,8 +148,10 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
             if path is not None and len(looked.servers) > 1:
                 cure = f"it is of one {of_what}, and there are {len(looked.servers)} servers: {looked.how_to_choose}"
                 raise InvalidInputError(flag, path, cure)
-        examined = [_examine(helps.added_to(symptoms)) for symptoms in looked.servers]
-        _print(examined, (*helps.notes, *looked.notes), output)
+        agreed = [without_contradictions(helps.added_to(symptoms)) for symptoms in looked.servers]
+        examined = [_examine(symptoms) for symptoms, _ in agreed]
+        left_out = [note for _, notes in agreed for note in notes]
+        _print(examined, (*helps.notes, *looked.notes, *left_out), output)
     except KeyboardInterrupt:
         sys.stderr.write("slotune: stopped; nothing was changed\n")
         return ExitCode.INTERRUPTED

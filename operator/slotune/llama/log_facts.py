@@ -50,6 +50,7 @@ _FACT_LINES: Final = (
     (("fit_changes",), rb"context size reduced from|failed to fit params to free device memory"),
     (("config_files",), rb"using config file: "),
     (("parameters",), rb"\bmodel params +="),
+    (("model_path",), rb"load_model: loading model '"),
     (("experts",), rb"\bn_expert +="),
     (("experts_used",), rb"\bn_expert_used +="),
     (("ready",), rb"\bmodel loaded\s*(?:\| tid=|$)"),

@@ -97,6 +97,8 @@ class LogFacts:
     """Experts of each layer; 0 is a dense model."""
     experts_used: int | None = None
     """How many of them take part in a token."""
+    model_path: str | None = None
+    """Of the weights, as the command line named them."""
     shape: ModelShape = field(default_factory=ModelShape)
     """The model's widths, its caches one by one, and what a draft model beside it takes."""
 
@@ -190,6 +192,7 @@ def parse_log(text: str) -> LogFacts:
         parameters=_parameters(text),
         experts=_number(r"\bn_expert +=+ +(\d+)", text),
         experts_used=_number(r"\bn_expert_used +=+ +(\d+)", text),
+        model_path=_word(r"load_model: loading model '([^'\n]+)'", text),
         shape=model_shape(text, "\n".join(_DRAFT_MODEL.findall(whole))),
     )
 

@@ -63,6 +63,7 @@ class _Since:
         self.came_up = False
         self.loaded_s: float | None = None
         self.old = False
+        self.first_line: int | None = None
 
     @property
     def mixed(self) -> bool:
@@ -79,6 +80,7 @@ class ServerLog:
         """The last mark of the start; None before any."""
         self._starts = 0
         self._lines = 0
+        self._restarted, self._requests_before = False, 0
         self._earlier: tuple[Failure | None, Line | None] = (None, None)
         self.size_bytes = 0
         self.ours = 0
@@ -145,6 +147,8 @@ class ServerLog:
         if failure is not None:
             self._earlier = failure, line
         self._was_mixed = self._was_mixed or self._since.mixed
+        timings = self._since.totals.timings()
+        self._restarted, self._requests_before = True, self._requests_before + (timings.requests if timings else 0)
         self._since, self._stage = _Since(), None
 
     def _add(self, piece: Piece, whole: bool, counts: Mapping[bytes, int] | None = None) -> None:
@@ -152,6 +156,7 @@ class ServerLog:
             return
         since, counts = self._since, Counter(piece.shapes) if counts is None else counts
         self._lines += len(piece.lines)
+        since.first_line = since.first_line or piece.numbers[0]
         if whole and not self._up:
             since.start.add(self._without_debugging(piece))
         since.tail.add(piece)
@@ -253,6 +258,8 @@ class ServerLog:
             failure_line=failure_line,
             build=build,
             starts=self._starts,
+            last_start_line=since.first_line if self._restarted else None,
+            requests_before=self._requests_before,
             verbosity=self._verbosity(text),
             lines=self._lines,
             size_bytes=self.size_bytes,

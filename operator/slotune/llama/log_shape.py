@@ -25,6 +25,9 @@ _SIZE: Final = re.compile(
 )
 
 
+_WEIGHTS: Final = re.compile(r"\b(?:print_info: file|llm_load_print_meta: model) size +=+ +([\d.]+) ([MG])iB")
+
+
 @dataclass(frozen=True, slots=True)
 class CacheShape:
     """One cache of the context, as allocated."""
@@ -50,6 +53,8 @@ class ModelShape:
     caches: tuple[CacheShape, ...] = ()
     draft_buffers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Device to bytes of a draft model's weights; they are in ``LogFacts.model_buffers`` too."""
+    weights_bytes: int | None = None
+    """Of all tensors in the file, as rounded in the log."""
 
 
 def model_shape(text: str, draft: str) -> ModelShape:
@@ -64,12 +69,18 @@ def model_shape(text: str, draft: str) -> ModelShape:
         window=_stated("n_swa", text),
         caches=next((caches for load in reversed(loads) if (caches := _caches(load))), ()),
         draft_buffers=MappingProxyType(buffers),
+        weights_bytes=_weights(text),
     )
 
 
 def _stated(name: str, text: str) -> int | None:
     found = re.findall(rf"\b(?:print_info|llm_load_print_meta): {name} +=+ +(\d+)", text)
     return int(found[-1]) if found else None
+
+
+def _weights(text: str) -> int | None:
+    found = _WEIGHTS.findall(text)
+    return round(float(found[-1][0]) * MIB * (1024 if found[-1][1] == "G" else 1)) if found else None
 
 
 def _caches(load: str) -> tuple[CacheShape, ...]:

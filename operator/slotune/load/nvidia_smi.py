@@ -42,6 +42,8 @@ class DeviceSnapshot(DeviceFacts):
     """Whether it says what holds the clocks; False: no ``clock_reasons`` mean nothing."""
     shows_server: bool = False
     """Whether a llama-server is among the processes. In a container nvidia-smi shows none, so False proves nothing."""
+    server_bytes: int | None = None
+    """Most memory that one llama-server held on one device; None when it does not say."""
     lines: tuple[str, ...] = ()
     """A sentence per device of the last look, to show what was read."""
 
@@ -62,12 +64,14 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     if facts is None:
         raise ForeignOutputError(_nothing(text))
     last = looks[-1]
+    running = [one for look in looks for device in look for one in device.processes if _SERVER.search(one.name)]
     used = [sum(one.used_bytes for one in look if one.used_bytes is not None) for look in looks if _all_used(look)]
     return DeviceSnapshot(
         **{field.name: getattr(facts, field.name) for field in fields(DeviceFacts)},
         memory_used_bytes=max(used, default=None),
         knows_clock_reasons=any(device.reasons is not None for look in looks for device in look),
-        shows_server=any(_SERVER.search(one.name) for look in looks for device in look for one in device.processes),
+        shows_server=bool(running),
+        server_bytes=max((one.held_bytes for one in running if one.held_bytes is not None), default=None),
         lines=tuple(_line(device) for device in last),
     )
 

@@ -138,6 +138,9 @@ def _log(log: LogStory) -> list[str]:
     parts = [f"log of {plural(log.lines, 'line')} ({size(log.size_bytes)}), {starts}, {verbosity}"]
     if finite(log.seconds) is not None:
         parts[0] += f", {duration(log.seconds)}"
+    if log.last_start_line is not None:
+        before = f"; {plural(log.requests_before, 'request')} before it left out" if log.requests_before else ""
+        parts.append(f"judged since the last start (line {log.last_start_line:,}){before}")
     build = log.facts.build or (None if log.build is None else str(log.build))
     return parts if build is None else [*parts, f"build {build}"]
 

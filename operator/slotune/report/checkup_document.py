@@ -89,6 +89,8 @@ def _log(log: LogStory) -> dict[str, Any]:
         "lines": log.lines,
         "size_bytes": log.size_bytes,
         "starts": log.starts,
+        "last_start_line": log.last_start_line,
+        "requests_before": log.requests_before,
         "verbosity": log.verbosity,
         "build": log.build,
         "seconds": finite(log.seconds),

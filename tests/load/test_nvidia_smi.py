@@ -133,7 +133,7 @@ def test_the_table_has_memory_heat_and_power_of_every_device_and_no_clocks() -> 
     assert got.sm_clock_mhz is None
     assert not got.knows_clock_reasons
     assert got.others is None, "in a container nvidia-smi shows no process at all"
-    assert got.lines[0] == "NVIDIA L4: 19,211 of 23,034 MiB used, 71 °C, 72 W"
+    assert got.lines[0] == "GPU 0, NVIDIA L4: 19,211 of 23,034 MiB used, 71 °C, 72 W"
 
 
 def test_a_process_beside_the_server_is_counted_and_the_screen_is_not() -> None:
@@ -346,3 +346,68 @@ def test_the_bits_of_a_column_are_the_names_of_the_report(reasons: set[tuple[int
     bits = sum(bit for bit, _ in reasons)
     got = parse_nvidia_smi(f"name, temperature.gpu, clocks_event_reasons.active\nNVIDIA L4, 40, 0x{bits:016x}\n")
     assert {name for name, _ in got.clock_reasons} == {name for _, name in reasons}
+
+
+def full_of(address: str, **more: str) -> str:
+    """The report's block of the device at that address."""
+    return "\n".join(full(**more).splitlines()[8:]).replace("00:03.0", address) + "\n"
+
+
+def test_of_several_devices_the_one_that_is_slowed_is_named_with_its_own_heat() -> None:
+    cool = full_of("00:04.0").replace("88 C", "95 C")
+    got = parse_nvidia_smi(full(slow="Active").replace(": 1\nGPU", ": 2\nGPU") + cool)
+    assert got.slowed is not None
+    assert got.slowed.name == "GPU 00000000:00:03.0 of 2 x NVIDIA L4"
+    assert got.slowed.temperature_c == Spread(88, 88, 88)
+    assert [line.partition(":")[0] for line in got.lines] == ["GPU 00000000", "GPU 00000000"]
+    assert len({line.partition(",")[0] for line in got.lines}) == 2
+    assert parse_nvidia_smi(full(slow="Active")).slowed is None
+
+
+def test_a_heat_that_no_chip_survives_and_a_memory_of_no_size_are_unknown() -> None:
+    got = parse_nvidia_smi("index, name, temperature.gpu, memory.used, memory.total\n0, NVIDIA L4, 4294967295, 0, 0\n")
+    assert (got.temperature_c, got.memory_used_bytes) == (None, None)
+    empty = full().replace("88 C", "511 C").replace("23034 MiB", "0 MiB").replace("19211 MiB", "0 MiB")
+    assert (parse_nvidia_smi(empty).temperature_c, parse_nvidia_smi(empty).memory_used_bytes) == (None, None)
+    table = TABLE.format(processes=NOBODY).replace("19211MiB /  23034MiB", "    0MiB /      0MiB")
+    assert parse_nvidia_smi(table).memory_used_bytes is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "index, name, temperature.gpu, memory.used\n1, NVIDIA L4, [Unknown Error], [Unknown Error]\n",
+        "index, name, temperature.gpu, memory.used\n1, NVIDIA L4, [GPU is lost], [GPU is lost]\n",
+        full().replace("88 C", "Unknown Error").replace("71.42 W", "Unknown Error"),
+        full().replace("88 C", "GPU is lost"),
+        TABLE.format(processes=NOBODY).replace("N/A   35C    P8 ", "ERR!  ERR!   ERR!"),
+    ],
+    ids=["unknown error", "lost", "-q", "-q, lost", "the table"],
+)
+def test_a_device_that_does_not_answer_is_told(text: str) -> None:
+    got = parse_nvidia_smi(text)
+    assert len(got.broken) == 1
+    assert "does not answer its driver" in got.lines[-1]
+
+
+def test_one_sensor_that_is_not_there_is_no_broken_device() -> None:
+    assert not parse_nvidia_smi(TABLE.format(processes=NOBODY).replace("72W /   72W", "ERR! / ERR!")).broken
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.  Reboot the system to recover",
+        "Unable to determine the device handle for GPU0000:01:00.0: Unknown Error",
+    ],
+)
+def test_a_lost_gpu_is_no_foreign_text(said: str) -> None:
+    with pytest.raises(ForeignOutputError, match=r"Unable to determine.*reboot the machine"):
+        parse_nvidia_smi(said + "\n")
+    assert parse_nvidia_smi(said + "\n" + full()).broken == (("nvidia-smi", said),), "the others are still reported"
+
+
+def test_a_report_that_ends_in_the_middle_says_so() -> None:
+    assert "cut off" in parse_nvidia_smi(full().partition("    Temperature")[0]).lines[-1]
+    assert "cut off" in parse_nvidia_smi(full().replace(": 1\nGPU", ": 2\nGPU")).lines[-1]
+    assert not any("cut off" in line for line in parse_nvidia_smi(full()).lines)

@@ -25,6 +25,8 @@ LONGEST: Final = 120
 _BITS: Final = {name: bit for bit, name in CLOCK_REASONS.items()}
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PROTECTS: Final = re.compile(r"Slowdown$")
+_LOST: Final = re.compile(r"GPU is lost|Unable to determine the device handle|GPU requires reset")
 _SERVER: Final = re.compile(r"llama-server|(?:^|[/\\])llama(?:\.exe)?$")
 
 
@@ -45,7 +47,11 @@ class DeviceSnapshot(DeviceFacts):
     server_bytes: int | None = None
     """Most memory that one llama-server held on one device; None when it does not say."""
     lines: tuple[str, ...] = ()
-    """A sentence per device of the last look, to show what was read."""
+    """A sentence per device of the last look, to show what was read, and one on a report that was cut off."""
+    slowed: DeviceFacts | None = None
+    """Of several devices those alone that anything slowed for their protection; None of one, and where none was."""
+    broken: tuple[tuple[str, str], ...] = ()
+    """(which device, what is said instead of its values) of those that did not answer at the last look."""
 
 
 def parse_nvidia_smi(text: str) -> DeviceSnapshot:
@@ -64,6 +70,9 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     if facts is None:
         raise ForeignOutputError(_nothing(text))
     last = looks[-1]
+    broken = [(_name(device, len(last) > 1), device.broken) for device in last if device.broken is not None]
+    if not broken and (line := _lost_line(text)) is not None:
+        broken.append(("nvidia-smi", line))
     running = [one for look in looks for device in look for one in device.processes if _SERVER.search(one.name)]
     used = [sum(one.used_bytes for one in look if one.used_bytes is not None) for look in looks if _all_used(look)]
     return DeviceSnapshot(
@@ -72,8 +81,37 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
         knows_clock_reasons=any(device.reasons is not None for look in looks for device in look),
         shows_server=bool(running),
         server_bytes=max((one.held_bytes for one in running if one.held_bytes is not None), default=None),
-        lines=tuple(_line(device) for device in last),
+        lines=(*(_line(device, len(last) > 1) for device in last), *_cut(last)),
+        slowed=_slowed(looks, facts),
+        broken=tuple(broken),
     )
+
+
+def _slowed(looks: Sequence[Sequence[SmiDevice]], facts: DeviceFacts) -> DeviceFacts | None:
+    """By what they are called: ``GPU 1 of 2 x NVIDIA L4``."""
+    if max(map(len, looks)) < 2:
+        return None
+    devices = [device for look in looks for device in look if any(map(_PROTECTS.search, device.reasons or ()))]
+    keys = {device.key for device in devices}
+    found = facts_of([[_told(device) for device in look if device.key in keys] for look in looks])
+    labels = list(dict.fromkeys(f"GPU {device.label}" for device in devices if device.label))
+    if found is None or not labels:
+        return None
+    return replace(found, name=f"{' and '.join(labels)} of {facts.name}")
+
+
+def _cut(last: Sequence[SmiDevice]) -> tuple[str, ...]:
+    """A word on a report that ends within a device, or before the last one."""
+    if not last or not last[-1].is_cut:
+        return ()
+    return (
+        f"the report is cut off in or behind {_name(last[-1], several=True)}: write it again, nvidia-smi -q > FILE",
+    )
+
+
+def _name(device: SmiDevice, several: bool) -> str:
+    name = device.reading.name
+    return f"GPU {device.label}, {name}" if several and device.label and device.label not in name else name
 
 
 def _all_used(look: Sequence[SmiDevice]) -> bool:
@@ -92,7 +130,7 @@ def _told(device: SmiDevice) -> Reading:
     return replace(device.reading, clock_reasons=bits, others=len(others), others_memory_bytes=held)
 
 
-def _line(device: SmiDevice) -> str:
+def _line(device: SmiDevice, several: bool) -> str:
     reading = device.reading
     parts = []
     if device.used_bytes is not None:
@@ -106,10 +144,25 @@ def _line(device: SmiDevice) -> str:
         parts.append(f"SM clock {reading.sm_clock_mhz:,.0f} MHz")
     if device.reasons is not None:
         parts.append("clocks held by " + (", ".join(sorted(device.reasons)) or "nothing"))
-    return f"{reading.name}: {', '.join(parts)}" if parts else reading.name
+    if device.broken is not None:
+        parts.append(f"does not answer its driver ({device.broken})")
+    return f"{_name(device, several)}: {', '.join(parts)}" if parts else _name(device, several)
+
+
+def _lost_line(text: str) -> str | None:
+    """What stands in place of a device of which nvidia-smi has nothing else."""
+    lost = _LOST.search(text)
+    if lost is None:
+        return None
+    return text[text.rfind("\n", 0, lost.start()) + 1 :].partition("\n")[0].strip()[:LONGEST]
 
 
 def _nothing(text: str) -> str:
+    if (line := _lost_line(text)) is not None:
+        return (
+            f"says {line!r}: the GPU does not answer its driver; look for Xid in dmesg, reboot the machine, and check "
+            "the card's seat and power if it comes back"
+        )
     said = re.search(r"NVIDIA-SMI has failed[^\n]*|No devices were found|Failed to initialize NVML[^\n]*", text)
     if said is not None:
         return f"says {said[0][:LONGEST]!r}: run it where the GPU is, with its driver"

@@ -7,7 +7,6 @@ processes below. CSV has the columns that somebody asked for, in the order of th
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from slotune.load.device_facts import CLOCK_REASONS, SLICED, Reading
+from slotune.load.smi_values import LOST, broken, celsius, memory, mib, number
 
 __all__ = ["SmiDevice", "SmiProcess", "csv_looks", "full_looks", "table_looks"]
 
@@ -38,7 +38,6 @@ _REASONS: Final = MappingProxyType(
 """As ``-q`` writes them, to NVML's names."""
 _COLUMN_REASONS: Final = {"gpu_idle": "idle", "display_clocks_setting": "display clock setting"}
 """Columns whose names are not those of ``-q`` with underscores."""
-_NUMBER: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)(?![\w:])|\s*(-?\d+(?:\.\d+)?)\s*(?:C|W|MHz|MiB|%)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +67,12 @@ class SmiDevice:
     processes: tuple[SmiProcess, ...] = ()
     key: str = ""
     """What tells it from the others."""
-
-
-def _number(value: str | None) -> float | None:
-    """The number that ``value`` begins with (``78 W``, ``47C``); None for ``[N/A]``, ``ERR!`` and the like."""
-    match = _NUMBER.match(value or "")
-    number = math.inf if match is None else float(match[1] or match[2])
-    return number if math.isfinite(number) else None
-
-
-def _mib(value: str | None) -> int | None:
-    number = _number(value)
-    return None if number is None else round(number * MIB)
+    label: str = ""
+    """What people tell it from the others by: its index, else its address on the bus, else its UUID."""
+    broken: str | None = None
+    """What is said instead of its values: ``GPU is lost``, ``ERR!``."""
+    is_cut: bool = False
+    """Whether the report ends within it."""
 
 
 # nvidia-smi -q: an outline by indentation, a block per device.
@@ -114,6 +107,9 @@ def full_looks(text: str) -> list[list[SmiDevice]]:
             if match[3] is not None:
                 block.append((tuple(name for _, name in above), match[3].strip()))
     close()
+    attached = re.findall(r"^Attached GPUs\s*:\s*(\d+)", text, re.MULTILINE)
+    if looks[-1] and attached and len(looks[-1]) < int(attached[-1]):
+        looks[-1][-1] = replace(looks[-1][-1], is_cut=True)
     return looks
 
 
@@ -127,24 +123,33 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
         if section in ("Clocks Event Reasons", "Clocks Throttle Reasons")
     }
     powers = [
-        _number(said.get((section, leaf)))
+        number(said.get((section, leaf)))
         for section in ("GPU Power Readings", "Power Readings")
         for leaf in ("Power Draw", "Average Power Draw", "Instantaneous Power Draw")
     ]
     name = said.get(("Product Name", "Product Name"), f"GPU {key}")
+    used, total = (said.get(("FB Memory Usage", leaf)) for leaf in ("Used", "Total"))
+    heat, clock = said.get(("Temperature", "GPU Current Temp")), said.get(("Clocks", "SM"))
+    drawn = next(
+        (value for (section, leaf), value in said.items() if section.endswith("Power Readings") and "Draw" in leaf),
+        None,
+    )
     return SmiDevice(
         Reading(
             name + SLICED if said.get(("MIG Mode", "Current")) == "Enabled" else name,
-            sm_clock_mhz=_number(said.get(("Clocks", "SM"))),
-            memory_clock_mhz=_number(said.get(("Clocks", "Memory"))),
+            sm_clock_mhz=number(clock),
+            memory_clock_mhz=number(said.get(("Clocks", "Memory"))),
             power_w=next((power for power in powers if power is not None), None),
-            temperature_c=_number(said.get(("Temperature", "GPU Current Temp"))),
+            temperature_c=celsius(heat),
         ),
-        _mib(said.get(("FB Memory Usage", "Used"))),
-        _mib(said.get(("FB Memory Usage", "Total"))),
+        *memory(used, total),
         _active(reasons),
         tuple(_full_processes(block)),
         key,
+        key,
+        broken(said.values(), (heat, clock, drawn, used)),
+        # A whole block ends with its processes; one of chosen sections (-d) has no name.
+        ("Product Name", "Product Name") in said and all(path[0] != "Processes" for path, _ in block),
     )
 
 
@@ -162,11 +167,11 @@ def _full_processes(block: Sequence[tuple[tuple[str, ...], str]]) -> Iterable[Sm
         if path[-1].lower() == "gpu instance id":
             # Stands before its process, and behind the one before.
             if "Type" in entry:
-                yield SmiProcess(entry["Type"], entry.get("Name", ""), _mib(entry.get("Used GPU Memory")), instance)
+                yield SmiProcess(entry["Type"], entry.get("Name", ""), mib(entry.get("Used GPU Memory")), instance)
             instance, entry = value, {}
         elif path[-1] == "Process ID":
             if "Type" in entry:
-                yield SmiProcess(entry["Type"], entry.get("Name", ""), _mib(entry.get("Used GPU Memory")), instance)
+                yield SmiProcess(entry["Type"], entry.get("Name", ""), mib(entry.get("Used GPU Memory")), instance)
             entry = {"Process ID": value}
         else:
             entry[path[-1]] = value
@@ -198,19 +203,21 @@ def table_looks(text: str) -> list[list[SmiDevice]]:
         if re.match(r"^\|\s+NVIDIA-SMI\s", line):
             looks.append([])
         elif row := _ROW.match(line):
-            look.append(SmiDevice(Reading(row["name"]), key=row["index"]))
+            look.append(SmiDevice(Reading(row["name"]), key=row["index"], label=row["index"]))
         elif (state := _STATE.match(line)) and look and look[-1].total_bytes is None and not look[-1].processes:
             reading = replace(
-                look[-1].reading, temperature_c=_number(state["temperature"]), power_w=_number(state["power"])
+                look[-1].reading, temperature_c=celsius(state["temperature"]), power_w=number(state["power"])
             )
-            look[-1] = replace(
-                look[-1], reading=reading, used_bytes=_mib(state["used"]), total_bytes=_mib(state["total"])
-            )
+            used, total = memory(state["used"], state["total"])
+            fault = broken((), (state["temperature"], state["perf"], state["used"])) or look[-1].broken
+            look[-1] = replace(look[-1], reading=reading, used_bytes=used, total_bytes=total, broken=fault)
+        elif look and not look[-1].processes and (lost := LOST.search(line)):
+            look[-1] = replace(look[-1], broken=lost[0])
         elif _MIG.match(line) and look and not look[-1].reading.name.endswith(SLICED):
             named = replace(look[-1].reading, name=look[-1].reading.name + SLICED)
             look[-1] = replace(look[-1], reading=named)
         elif found := _PROCESS.match(line):
-            process = SmiProcess(found["kind"], found["name"], _mib(found["held"]), found["gi"] or "N/A")
+            process = SmiProcess(found["kind"], found["name"], mib(found["held"]), found["gi"] or "N/A")
             for place, device in enumerate(look):
                 if device.key == found["index"]:
                     look[place] = replace(device, processes=(*device.processes, process))
@@ -242,7 +249,7 @@ def csv_looks(text: str) -> list[list[SmiDevice]]:
         elif columns and len(cells) >= len(columns):
             row = {name: cell.strip() for name, cell in zip(columns, cells, strict=False)}
             if "pid" in row:
-                held = next((_mib(row[name]) for name in _USED if name in row), None)
+                held = next((mib(row[name]) for name in _USED if name in row), None)
                 processes.append((_key(row), SmiProcess("C", row.get("process_name", ""), held)))
                 continue
             device = _csv_device(row)
@@ -274,7 +281,7 @@ def _key(row: Mapping[str, str]) -> str:
 
 def _csv_device(row: Mapping[str, str]) -> SmiDevice:
     def first(names: Iterable[str]) -> float | None:
-        return next((value for name in names if (value := _number(row.get(name))) is not None), None)
+        return next((value for name in names if (value := number(row.get(name))) is not None), None)
 
     name = row.get("name") or f"GPU {_key(row)}".strip()
     reading = Reading(
@@ -282,10 +289,16 @@ def _csv_device(row: Mapping[str, str]) -> SmiDevice:
         sm_clock_mhz=first(_SM),
         memory_clock_mhz=first(_MEMORY),
         power_w=first(_POWER),
-        temperature_c=first(("temperature.gpu",)),
+        temperature_c=celsius(row.get("temperature.gpu")),
     )
+    core = [row.get(column) for column in ("temperature.gpu", "memory.used", *_SM, *_POWER, "utilization.gpu")]
     return SmiDevice(
-        reading, _mib(row.get("memory.used")), _mib(row.get("memory.total")), _csv_reasons(row), key=_key(row)
+        reading,
+        *memory(row.get("memory.used"), row.get("memory.total")),
+        _csv_reasons(row),
+        key=_key(row),
+        label=next((row[column] for column in ("index", "pci.bus_id", "uuid") if column in row), ""),
+        broken=broken(row.values(), core),
     )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Severity
+from slotune.diagnose.finding import Confidence, Severity, Undecided
 from slotune.diagnose.rules.device import RULES
 from slotune.diagnose.symptoms import GPUFacts
 from slotune.llama.log_story import Topic
 from slotune.llama.server_answers import ModelMeta
 from slotune.load.device_facts import DeviceFacts, Spread
 from slotune.load.nvidia_smi import DeviceSnapshot
-from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided, log, of, pod, probe, server
+from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, pod, probe, server
 
 MIB = 2**20
 
@@ -94,3 +94,17 @@ def test_a_gpu_of_ones_own_is_clear_and_an_unknown_crowd_undecided() -> None:
     assert is_clear(RULES, "SLT086", of(device=watched(others=0)))
     assert is_undecided(RULES, "SLT086", of(device=watched(others=None)))
     assert is_undecided(RULES, "SLT086", NOTHING)
+
+
+def test_of_several_gpus_the_slowed_one_is_named() -> None:
+    reasons = (("HwThermalSlowdown", 3),)
+    one = DeviceFacts("GPU 1 of 2 x NVIDIA L4", 3, temperature_c=Spread(91, 91, 91), clock_reasons=reasons)
+    both = DeviceSnapshot("2 x NVIDIA L4", 3, clock_reasons=reasons, knows_clock_reasons=True, slowed=one)
+    got = found(RULES, "SLT085", of(device=both))
+    assert got.sentence == "the device GPU 1 of 2 x NVIDIA L4 is slowed by HwThermalSlowdown at up to 91 °C"
+
+
+def test_a_gpu_that_does_not_answer_leaves_the_rule_undecided_in_its_words() -> None:
+    said = ask(RULES, "SLT085", of(device=read(knows_clock_reasons=True, broken=(("NVIDIA L4", "ERR!"),))))
+    assert isinstance(said, Undecided)
+    assert "ERR!" in said.needs

@@ -57,6 +57,8 @@ def _gpu_throttled(symptoms: Symptoms) -> Finding | Clear | Undecided:
     fault = device_fault(facts)
     if fault is not None:
         return Finding(GPU_THROTTLED, _slowdown(facts), _evidence(symptoms, facts), first=_cure(fault[1]))
+    if isinstance(facts, DeviceSnapshot) and facts.broken:
+        return Undecided(_answers(facts))
     if isinstance(facts, DeviceSnapshot) and not facts.knows_clock_reasons:
         return Undecided(NEEDS_DEVICE)
     if any(name == "HwSlowdown" for name, _ in facts.clock_reasons):
@@ -79,11 +81,26 @@ def _unwatched(symptoms: Symptoms) -> Clear | Undecided:
     return Undecided(NEEDS_DEVICE)
 
 
+def _answers(facts: DeviceSnapshot) -> str:
+    """What to do about devices of which nothing can be read."""
+    which, said = facts.broken[0]
+    return f"a GPU that answers: {which} says {said!r} for its values (look for Xid in dmesg, reset it or reboot)"
+
+
 def _slowdown(facts: DeviceFacts) -> str:
+    if isinstance(facts, DeviceSnapshot) and facts.slowed is not None:
+        one = facts.slowed
+        several = " and " in one.name.partition(" of ")[0]
+        which, verb = ("the devices", "are") if several else ("the device", "is")
+        return f"{which} {one.name} {verb} slowed by {_slower(one)}"
+    return f"the GPU ({facts.name}) is slowed by {_slower(facts)}"
+
+
+def _slower(facts: DeviceFacts) -> str:
     names = [name for name, _ in facts.clock_reasons if name.endswith("Slowdown")]
     heat = "" if facts.temperature_c is None else f" at up to {facts.temperature_c.most:.0f} °C"
     clock = "" if facts.sm_clock_mhz is None else f", SM clock down to {facts.sm_clock_mhz.least:,.0f} MHz"
-    return f"the GPU ({facts.name}) is slowed by {' and '.join(names)}{heat}{clock}"
+    return f"{' and '.join(names)}{heat}{clock}"
 
 
 def _cure(fault: str) -> str:

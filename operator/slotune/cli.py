@@ -366,7 +366,7 @@ def _bench(args: argparse.Namespace) -> int:
 
 
 def _diagnose(args: argparse.Namespace) -> int:
-    from slotune.commands.diagnose import Asked, diagnose
+    from slotune.commands.diagnose import Asked, diagnose, only_one
 
     if args.explain is not None:
         from slotune.commands.diagnose_explain import explain
@@ -380,7 +380,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         return explain(args.explain, args.output)
     asked = Asked(
         url=args.url,
-        log=args.log,
+        log=only_one("--log", args.log),
         deployment=args.deployment,
         namespace=args.namespace,
         container=args.container,

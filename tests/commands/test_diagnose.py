@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import signal
 import subprocess
@@ -20,8 +21,9 @@ from bench.mock_server import document as answered
 from slotune.cli import main
 from slotune.commands import diagnose as command
 from slotune.diagnose.catalogue import ENTRIES
+from slotune.gathering.server import look_at
 from tests.commands.manifests import manifest
-from tests.gathering.standing_in import METRICS, MODELS, PROPS, SECRET, page, said, stand_in
+from tests.gathering.standing_in import METRICS, MODELS, PROPS, SECRET, SILENCE, page, said, stand_in
 from tests.tiny_models import write_tiny_model
 
 LOG = Path(__file__).resolve().parents[1] / "llama" / "logs" / "all_defaults.log"
@@ -84,6 +86,11 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
         pytest.param(["--log", "x.log", "--bandwidth", "fast"], ["--bandwidth", "fast", "300G"], id="no number"),
         pytest.param(["--log", "x.log", "--bandwidth", "nan"], ["--bandwidth", "nan"], id="a bandwidth of nan"),
         pytest.param(["--log", "x.log", "--price-per-hour", "0"], ["--price-per-hour", "above 0"], id="no price"),
+        pytest.param(["--log", "x.log", "--price-per-hour", "1e300"], ["without an exponent", "0.80"], id="1e300"),
+        pytest.param(["--log", "x.log", "--bandwidth", "1e300"], ["without an exponent", "300G"], id="300 digits"),
+        pytest.param(["--log", "x.log", "--bandwidth", "-3G"], ["--bandwidth is -3G", "above 0"], id="below 0"),
+        pytest.param(["--log", "x.log", "--bandwidth", "300Gb/s"], ["bits", "300GB/s"], id="bits"),
+        pytest.param(["--log", "a.log", "--log", "b.log"], ["--log", "2 times", "cat A B"], id="two logs"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_with_what_to_do(
@@ -201,7 +208,14 @@ def test_a_server_that_is_not_llama_server_is_refused(capsys: pytest.CaptureFixt
         assert "llama-server" in refused(capsys, "--url", url)
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://user:pw@127.0.0.1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://user:pw@127.0.0.1"),
+        *("http://127.0.0.1:99999", "http://127.0.0.1:65536", "http://127.0.0.1:abc", "http://127.0.0.1:-1"),
+        *("http://[::1", "http://127.0.0.1:0"),
+    ],
+)
 def test_what_is_no_address_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "--url", url)
     assert "--url" in line
@@ -298,6 +312,25 @@ def test_the_log_of_another_server_is_left_out_and_said(capsys: pytest.CaptureFi
     assert shown["servers"][0]["looked_at"]["log"] is None
     (note,) = shown["notes"]
     assert [said for said in ("4 slots by the log, 2 by /props", "model.gguf", "small.gguf") if said not in note] == []
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "look_at", functools.partial(look_at, limit_s=1.0))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_says_nothing_is_refused_alone_and_leaves_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(stand_in(dict.fromkeys(("/health", "/props", "/v1/models"), SILENCE))) as url:
+        line = refused(capsys, "--url", url)
+        shown = document(capsys, "--url", url, "--log", str(LOG), "--probe")
+    for words in ("it takes connections and says nothing", "it hangs", "--threads-http N", "look again"):
+        assert words in line
+        assert words in shown["notes"][0]
+    (server,) = shown["servers"]
+    assert server["name"] == url
+    assert server["looked_at"]["log"]["lines"] > 0
+    assert server["healthy"] is None
 
 
 def test_a_probe_is_announced_and_one_that_fails_leaves_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from slotune.commands.diagnose_helps import Helps, read_helps
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 
@@ -11,7 +13,7 @@ HOME = str(Path(__file__).resolve().parents[2] / "examples" / "home-server.yaml"
 """With one GPUClass, whose price is in euros."""
 
 
-def helps(price: str | None, *files: str) -> Helps:
+def helps(price: str | None, *files: str, bandwidth: str | None = None) -> Helps:
     return read_helps(
         nvidia_smi=None,
         model=None,
@@ -19,7 +21,7 @@ def helps(price: str | None, *files: str) -> Helps:
         files=files,
         name=None,
         gpu_class=None,
-        bandwidth=None,
+        bandwidth=bandwidth,
         price_per_hour=price,
     )
 
@@ -28,6 +30,19 @@ def priced(given: Helps, known: GPUFacts | None = None) -> tuple[float | None, s
     gpu = given.added_to(Symptoms("a server", gpu=known)).gpu
     assert gpu is not None
     return gpu.price_per_hour, gpu.currency
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        *(("300G", 300e9), ("300GB/s", 300e9), ("1008 GB/s", 1008e9), ("1.8TB/s", 1.8e12), ("3e11", 3e11)),
+        *(("1GiB", 2**30), ("300 G", 300e9), ("300GBps", 300e9), ("300000000000 B/s", 300e9)),
+    ],
+)
+def test_a_bandwidth_is_read_as_data_sheets_write_it(text: str, want: float) -> None:
+    gpu = helps(None, bandwidth=text).gpu
+    assert gpu is not None
+    assert gpu.bandwidth_bytes_per_s == want
 
 
 def test_alone_it_is_in_dollars() -> None:

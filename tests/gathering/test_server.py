@@ -9,7 +9,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from slotune.tuning.errors import InvalidInputError
 from tests.controller.tls import server_tls
 from tests.gathering.standing_in import (
     METRICS,
+    MODELS,
     PARAMS,
     PROPS,
     SECRET,
@@ -456,8 +457,37 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_given_up() ->
     began = time.monotonic()
     async with stand_in(dict.fromkeys(("/health", "/props", "/v1/models"), SILENCE)) as server:
         told = await refusal(server.url, limit_s=1.0)
-    assert "it takes connections and says nothing: no answer within 0.25 s" in told
+    assert "it takes connections and says nothing: no answer within 0.25 s; it hangs, or requests that stream" in told
+    assert "look again" in told
+    assert "--threads-http N" in told
     assert time.monotonic() - began < 1.5
+
+
+async def test_a_server_whose_threads_are_all_taken_is_asked_once_more() -> None:
+    """Its first three answers never come, as while as many streams hold them."""
+    asked: list[str] = []
+
+    def busy_at_first(script: Script) -> Callable[[Received], Script]:
+        def answer(received: Received) -> Script:
+            asked.append(received.path)
+            return SILENCE if asked.count(received.path) == 1 else script
+
+        return answer
+
+    answers: dict[str, Script | Callable[[Received], Script]] = {
+        "/health": busy_at_first(said({"status": "ok"})),
+        "/props": busy_at_first(said(PROPS)),
+        "/v1/models": busy_at_first(said(MODELS)),
+        "/slots": SILENCE,
+    }
+    began = time.monotonic()
+    async with stand_in(answers) as server:
+        look = await look_at(server.url, None, limit_s=2.0, between_s=0.01)
+    assert time.monotonic() - began < 2.4, "within the limit of a whole look"
+    assert look.health_s is not None
+    assert look.props is not None
+    assert look.metrics is not None
+    assert set(look.silent_s) == {"/slots"}
 
 
 @asynccontextmanager

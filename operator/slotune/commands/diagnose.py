@@ -25,7 +25,8 @@ from slotune.diagnose.checkup import check_up
 from slotune.diagnose.contradictions import without_contradictions
 from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook, Symptoms
-from slotune.gathering.door import WrongKeyError
+from slotune.gathering.address import base_address
+from slotune.gathering.door import SilentServerError, WrongKeyError
 from slotune.gathering.log_file import read_log
 from slotune.gathering.own_machine import look_at_process, process_behind
 from slotune.gathering.server import look_at
@@ -34,7 +35,7 @@ from slotune.report.checkup_document import checkup_document
 from slotune.report.checkup_sections import sections_of
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["Asked", "Looked", "announce", "diagnose", "run_diagnosis"]
+__all__ = ["Asked", "Looked", "announce", "diagnose", "only_one", "run_diagnosis"]
 
 MOST_NAMES = 5
 """Servers of a log that an error lists."""
@@ -158,22 +159,38 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
     return ExitCode.FOUND
 
 
+def only_one(flag: str, named: Sequence[str] | None) -> str | None:
+    """What was named behind ``flag``. Raises InvalidInputError: it was given more than once."""
+    if named is not None and len(named) > 1:
+        cure = f"is given {len(named)} times: give one; files of one server go in as one: cat A B | slotune diagnose"
+        raise InvalidInputError(flag, None, f"{cure} {flag} -")
+    return named[0] if named else None
+
+
 def _look(asked: Asked, helps: Helps) -> Looked:
+    url = None if asked.url is None else base_address(asked.url)
     stories = () if asked.log is None else read_log("-" if asked.log == "-" else Path(asked.log))
     notes = [f"{story.source}: {note}" for story in stories for note in story.notes]
-    if asked.url is None:
+    if url is None:
         servers = tuple(Symptoms(story.source, log=story) for story in stories)
         return Looked(servers, tuple(notes), how_to_choose="give the log of one")
     if len(stories) > 1:
         names = ", ".join(story.source for story in stories[:MOST_NAMES])
         cure = f"it holds lines of {len(stories)} servers ({names}): give the log of the one at --url"
         raise InvalidInputError("--log", asked.log, cure)
-    process = process_behind(asked.url)
+    log = stories[0] if stories else None
+    process = process_behind(url)
     before = None if process is None else look_at_process(process)
-    look, probe = uvloop.run(_ask(asked.url, helps.key, asked, notes.append))
+    try:
+        look, probe = uvloop.run(_ask(url, helps.key, asked, notes.append))
+    except SilentServerError as error:
+        if log is None:
+            raise
+        notes.append(f"{url}: {error.cure}; what follows is from its log")
+        refused = dict.fromkeys(error.silent_s, error.cure)
+        look, probe = ServerLook(url, silent_s=error.silent_s, refused=refused), None
     after = None if process is None else look_at_process(process)
     host = None if before is None else HostFacts(before, after)
-    log = stories[0] if stories else None
     return Looked((Symptoms(look.url, log=log, server=look, probe=probe, host=host),), tuple(notes))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from slotune.commands.argument_types import namespace, not_empty, object_name
@@ -19,6 +20,8 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "time goes: findings with their evidence, what explains most first, then the checklist of a slow prompt with "
         "what could not be decided and what would decide it. Nothing is changed. The exit code is 0 whatever is found.",
     )
+    # A value such as -3G is a wrong number, told by whoever reads it, and no unknown option.
+    diagnose._negative_number_matcher = re.compile(r"-[.0-9]")
     _ways(diagnose)
     diagnose.add_argument(
         "--probe",
@@ -53,6 +56,7 @@ def _ways(diagnose: argparse.ArgumentParser) -> None:
     ways.add_argument("--url", metavar="URL", help="a running llama-server, e.g. http://127.0.0.1:8080")
     ways.add_argument(
         "--log",
+        action="append",
         type=not_empty,
         metavar="FILE",
         help="what llama-server logged, text or JSON lines; - for standard input: kubectl logs POD | slotune diagnose "
@@ -110,7 +114,7 @@ def _helps(diagnose: argparse.ArgumentParser) -> None:
         help="what the server runs on: a GPUClass of the manifest, or without one a well-known device: 'RTX 4090'",
     )
     helps.add_argument(
-        "--bandwidth", metavar="BYTES", help="memory bandwidth of the device in bytes a second, e.g. 300G"
+        "--bandwidth", metavar="BYTES", help="memory bandwidth of the device in bytes a second, e.g. 300G or 300GB/s"
     )
     helps.add_argument(
         "--price-per-hour",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -136,16 +137,32 @@ _SLOWEST_MEMORY, _FASTEST_MEMORY = Decimal(10**9), Decimal(10**14)
 """Bytes/s: less than any memory that a model is served from, and ten times the fastest of today."""
 
 
+_AS_ON_DATA_SHEETS = re.compile(r"([0-9.]+) ?([kMGTP]i?)?(?:B(?:/s|/sec|ps)?|/s)?", re.ASCII)
+_BITS = re.compile(r"[0-9] ?[kKmMgGtTpP]?i?(?:b|bit)(?:/s|/sec|ps|s)?$", re.ASCII)
+_EXPONENT = re.compile(r"\+?[0-9.]+[eE][-+]?[0-9]+", re.ASCII)
+
+
+def _quantity(text: str) -> str:
+    """A bandwidth as data sheets write it, ``1008 GB/s``, as a quantity; anything else as it is."""
+    found = _AS_ON_DATA_SHEETS.fullmatch(text.strip())
+    return text if found is None else found[1] + (found[2] or "")
+
+
 def _number(flag: str, text: str) -> Decimal:
     """A number above 0. Raises InvalidInputError."""
-    cure = "a number above 0 is needed, such as " + ("300G" if flag == "--bandwidth" else "0.80")
+    is_width = flag == "--bandwidth"
+    cure = "a number above 0 is needed, such as " + ("300G, or 300GB/s" if is_width else "0.80")
     try:
-        value = parse_quantity(text, flag) if flag == "--bandwidth" else parse_decimal(text, flag)
+        value = parse_quantity(_quantity(text), flag) if is_width else parse_decimal(text, flag)
     except QuantityError as error:
+        if is_width and _BITS.search(text):
+            cure = "a small b stands for bits: bytes a second are needed, such as 300G, or 300GB/s"
+        elif _EXPONENT.fullmatch(text):
+            cure = f"write it without an exponent, such as {'300G' if is_width else '0.80'}"
         raise InvalidInputError(flag, text, cure) from error
     if value <= 0:
         raise InvalidInputError(flag, text, cure)
-    if flag == "--bandwidth" and not _SLOWEST_MEMORY <= value <= _FASTEST_MEMORY:
+    if is_width and not _SLOWEST_MEMORY <= value <= _FASTEST_MEMORY:
         raise InvalidInputError(flag, text, "no memory moves so many bytes a second: is a unit missing, as in 300G?")
     return value
 

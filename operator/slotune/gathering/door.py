@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from slotune.gathering.asking import Answer, Asker, Cause, Silence
@@ -9,7 +10,16 @@ from slotune.gathering.foreign import is_llama_model_list, is_router, who_answer
 from slotune.llama.server_answers import parse_props
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["ANOTHER_PROGRAM", "KEY_IN_FILE", "WrongKeyError", "check_door", "check_llama", "check_tls"]
+__all__ = [
+    "ANOTHER_PROGRAM",
+    "KEY_IN_FILE",
+    "SilentServerError",
+    "WrongKeyError",
+    "check_door",
+    "check_llama",
+    "check_tls",
+    "is_too_slow",
+]
 
 ANOTHER_PROGRAM: Final = "no llama-server but "
 """Begins the cure where another program answers."""
@@ -20,6 +30,11 @@ _PLAIN = frozenset({200, 401, 403, 404, 503})
 """What only a server without TLS answers to plain HTTP; others hang up, say 400 or redirect."""
 _LOGINS = frozenset({"basic", "digest", "negotiate", "ntlm"})
 """Ways to log in that a browser asks for; llama-server's own 401 names none."""
+_NOTHING_SAID: Final = "it takes connections and says nothing"
+_WHY_SILENT: Final = (
+    "it hangs, or requests that stream hold all of its HTTP threads: look again, and if they do, start it with more of "
+    "them than it has users (--threads-http N)"
+)
 _ERRORS = 400
 _UNKNOWN_PAGE = frozenset({404, 405, 501})
 _ROOT_S = 2.0
@@ -28,6 +43,24 @@ _ROOT_S = 2.0
 
 class WrongKeyError(InvalidInputError):
     """The server wants another API key than the one that was given."""
+
+
+class SilentServerError(InvalidInputError):
+    """Something takes connections and answers none of the questions in time: it hangs, or is too busy to listen.
+
+    Attributes:
+        silent_s: path to the seconds that were waited for its answer.
+    """
+
+    def __init__(self, base: str, said: Sequence[Silence]) -> None:
+        self.silent_s = {one.path: round(one.seconds, 3) for one in said}
+        words = f"{_NOTHING_SAID}: {said[0].words}; {_WHY_SILENT}"
+        super().__init__("--url", base, words)
+
+
+def is_too_slow(*said: Answer | Silence) -> bool:
+    """Whether none of these was answered in time, though connections came about."""
+    return all(isinstance(one, Silence) and one.cause is Cause.SLOW for one in said)
 
 
 async def check_tls(asker: Asker, limit_s: float) -> None:
@@ -61,7 +94,7 @@ def check_door(asker: Asker, health: Answer | Silence) -> None:
 async def check_llama(
     asker: Asker, health: Answer | Silence, props: Answer | Silence, models: Answer | Silence
 ) -> None:
-    """Whether it is a llama-server that lets itself be asked. Raises InvalidInputError."""
+    """Whether it is a llama-server that lets itself be asked. Raises InvalidInputError, SilentServerError."""
     if isinstance(props, Answer):
         _check_redirect(asker, props)
         _check_loading(asker, props)
@@ -81,13 +114,18 @@ async def check_llama(
     if isinstance(props, Silence) and isinstance(models, Silence):
         if isinstance(health, Answer) and health.json_or_none == {"status": "ok"}:
             return  # llama-server's own words, and a state worth a diagnosis: nothing but /health answers
-        words = f"it takes connections and says nothing: {props.words}"
-        raise InvalidInputError("--url", asker.base, words)
+        raise _silence_error(asker, health, props, models)
     root = await asker.get("/", _ROOT_S)
     who = who_answers(props, models, root)
     if isinstance(props, Answer) and props.status >= _ERRORS and props.status not in _UNKNOWN_PAGE:
         who += f" (it answers {props.status})"
     raise InvalidInputError("--url", asker.base, f"{ANOTHER_PROGRAM}{who}: only llama-server can be diagnosed")
+
+
+def _silence_error(asker: Asker, health: Answer | Silence, props: Silence, models: Silence) -> InvalidInputError:
+    if isinstance(health, Silence) and is_too_slow(health, props, models):
+        return SilentServerError(asker.base, (health, props, models))
+    return InvalidInputError("--url", asker.base, f"{_NOTHING_SAID}: {props.words}")
 
 
 def _check_proxy(asker: Asker, said: Answer) -> None:

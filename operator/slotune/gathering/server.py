@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from slotune.diagnose.symptoms import ServerLook
 from slotune.gathering.address import base_address, usable_key
 from slotune.gathering.asking import Answer, Asker, Silence
-from slotune.gathering.door import check_door, check_llama, check_tls
+from slotune.gathering.door import check_door, check_llama, check_tls, is_too_slow
 from slotune.gathering.look_notes import Notes
 from slotune.gathering.sampling import sampling_in_use
 from slotune.gathering.watching import Watch, ask, ask_again, still_for
@@ -31,11 +31,14 @@ LIMIT_S = 10.0
 """Of a whole look, however stuck the server is; a watch adds to it."""
 
 _DOOR_SHARE = 0.25
-"""Of the limit, for /health and then for /props: both take milliseconds on a server that works."""
+"""Of the limit, for /health, then for /props, and for both again if neither answers: they take milliseconds on a server
+that has an HTTP thread to spare."""
 _TLS_SHARE = 0.05
 """Of the limit, for a server of ``https://`` to refuse what is no TLS; nearly all do so at once."""
 _QUEUE_SHARE = 0.5
 """Of the limit, for /slots and /metrics: a decode of 2,048 tokens takes seconds on a slow machine."""
+_LEAST_SHARE = 0.05
+"""Of the limit, for the second /metrics: a question with less time would make a silent server of one that works."""
 
 
 async def look_at(
@@ -54,6 +57,7 @@ async def look_at(
         What it showed. An endpoint that is off, slow or odd is in ``refused``; if too slow, in ``silent_s`` too.
 
     Raises:
+        SilentServerError: connections come about, and nothing is answered, asked twice.
         InvalidInputError: no llama-server can be looked at there: not an address, nothing listens, another server, a
             key is missing or wrong, the model is still being loaded.
     """
@@ -65,12 +69,18 @@ async def look_at(
         check_door(asker, health)
         door_s = _DOOR_SHARE * limit_s
         props_said, models_said = await asyncio.gather(asker.get("/props", door_s), asker.get("/v1/models", door_s))
+        if is_too_slow(health, props_said, models_said):  # each stream holds an HTTP thread: a burst may be over by now
+            health, props_said, models_said = await asyncio.gather(
+                *(asker.get(path, door_s) for path in ("/health", "/props", "/v1/models"))
+            )
+            check_door(asker, health)
         await check_llama(asker, health, props_said, models_said)
         notes = Notes()
         notes.read(health, lambda _: None)
         props = notes.read(props_said, lambda said: parse_props(said.json))
         model = notes.read(models_said, lambda said: parse_model(said.json))
-        queue_s = _QUEUE_SHARE * limit_s
+        least_s = _LEAST_SHARE * limit_s
+        queue_s = min(_QUEUE_SHARE * limit_s, max(least_s, deadline - time.monotonic() - least_s))
         if watch is not None:
             watch.begins()
             queue_s = max(queue_s, watch.limit_s)
@@ -90,7 +100,11 @@ async def look_at(
             later, slots_later = await asyncio.gather(
                 ask_again(asker, first, between_s, watch), ask_again(asker, slots_said, between_s, watch)
             )
-        elif metrics is not None and isinstance(first, Answer) and first.at_s + between_s < deadline:
+        elif (
+            metrics is not None
+            and isinstance(first, Answer)
+            and max(first.at_s + between_s, time.monotonic()) < deadline - 0.5 * least_s
+        ):
             await asyncio.sleep(first.at_s + between_s - time.monotonic())
             later = (await asker.get("/metrics", deadline - time.monotonic()),)
     slots, still_s = _slots(notes, slots_said, slots_later)

@@ -426,6 +426,14 @@ def test_where_nobody_says_whether_it_is_one_the_bound_may_not_hold_and_says_so(
     assert "a mixture of experts reads only some of its weights" in found.sentences[-1]
 
 
+def test_a_server_on_a_processor_is_not_asked_for_a_gpu():
+    facts = LogFacts(experts=0, model_buffers={"CPU_Mapped": 100_000_000}, parameters=1e8)
+    found = known(replace(SYMPTOMS, gpu=None, log=LogStory("log", facts)))
+    assert "the bandwidth of the machine's memory: --bandwidth" in said(found)
+    assert "GPU" not in said(found)
+    assert "GPU" not in f"{found.decode.needs} {found.prefill.needs}"
+
+
 def test_each_half_that_is_not_known_names_what_it_lacks():
     found = known(replace(SYMPTOMS, gpu=GPUFacts("mine", bandwidth_bytes_per_s=300e9)))
     assert "operations/s" in found.sentences[1]

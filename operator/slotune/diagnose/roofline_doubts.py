@@ -11,6 +11,7 @@ from typing import Final
 
 from slotune.diagnose.accelerators import is_faster_at_fp4
 from slotune.diagnose.devices import Devices
+from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.speculating import Speculating
 from slotune.diagnose.step_reads import Weights, kv_type_is_known
 from slotune.diagnose.symptoms import Symptoms
@@ -22,10 +23,12 @@ CACHED_BYTES: Final = 300e6
 is faster than its memory."""
 
 BANDWIDTH: Final = (
-    "the GPU's memory bandwidth: --bandwidth, or --gpu-class with the name of a known device or of a GPUClass that "
-    "states it"
+    "its device's memory bandwidth: --bandwidth, or for a GPU --gpu-class with the name of a known device or of a "
+    "GPUClass that states it"
 )
-OPERATIONS: Final = "the GPU's operations/s: --gpu-class NAME of a known device, such as 'RTX 4090'"
+OPERATIONS: Final = "its device's operations/s: for a GPU --gpu-class NAME of a known device, such as 'RTX 4090'"
+HOST_BANDWIDTH: Final = "the bandwidth of the machine's memory: --bandwidth"
+HOST_OPERATIONS: Final = "the operations/s of a processor, for which there are no figures"
 PARAMETERS: Final = "how many weights there are: --model FILE.gguf, or a log with -lv 4"
 EXPERTS: Final = (
     "whether all weights take part in a token, or a mixture of experts reads only some: --model FILE.gguf, or a log "
@@ -69,11 +72,11 @@ def doubts_of(
         decode_share: of its bound that was seen; None: not known.
         prefill_share: the same of prompts.
     """
-    gpu = devices.gpu
+    gpu, is_on_cpu = devices.gpu, backend_of(symptoms) is Backend.CPU
     sentences = []
     decode_needs = prefill_needs = None
     if gpu is None or not gpu.bandwidth_bytes_per_s:
-        decode_needs = BANDWIDTH
+        decode_needs = HOST_BANDWIDTH if is_on_cpu else BANDWIDTH
     elif guesses.tokens_per_step is None:
         decode_needs = GUESSES
     elif decode_share is not None and decode_share > 1:
@@ -86,7 +89,7 @@ def doubts_of(
     elif weights.is_dense is None:
         decode_needs = EXPERTS
     if gpu is None or not gpu.flops_per_s:
-        prefill_needs = OPERATIONS
+        prefill_needs = HOST_OPERATIONS if is_on_cpu else OPERATIONS
     elif weights.parameters is None:
         prefill_needs = PARAMETERS
     elif prefill_share is not None and prefill_share > 1:

@@ -138,7 +138,13 @@ main: model loaded
 
 def test_layers_that_are_said_to_be_offloaded_prove_nothing_without_a_buffer_there() -> None:
     facts = ON_CPU | {"layers_offloaded": 33, "layers": 33}
-    found(RULES, "SLT001", of(log=log(facts=facts), gpu=GPUFacts("NVIDIA L4")), Severity.CRITICAL)
+    found(RULES, "SLT001", of(log=log(facts=facts), pod=pod(gpus=1)), Severity.CRITICAL)
+
+
+def test_a_name_that_somebody_gave_is_no_proof_that_a_gpu_is_there() -> None:
+    facts = ON_CPU | {"layers_offloaded": 33, "layers": 33}
+    said = found(RULES, "SLT001", of(log=log(facts=facts), gpu=GPUFacts("NVIDIA RTX 4090")), Severity.WARNING)
+    assert said.confidence is Confidence.LIKELY
 
 
 def test_the_log_of_a_gpu_build_that_found_none_is_worth_knowing_where_nobody_has_one() -> None:
@@ -173,7 +179,7 @@ def test_a_build_for_gpus_whose_driver_found_none_may_be_on_the_wrong_machine() 
     ("more", "severity"),
     [
         ({"pod": pod(gpus=1)}, Severity.CRITICAL),
-        ({"gpu": GPUFacts("NVIDIA L4")}, Severity.CRITICAL),
+        ({"gpu": GPUFacts("NVIDIA L4")}, Severity.WARNING),
         ({"flags": ("-m", "x.gguf", "-ngl", "99")}, Severity.WARNING),
         ({}, Severity.INFO),
     ],

@@ -21,6 +21,7 @@ from slotune.diagnose.rules.placement import (
     fact,
     gpu_found,
     gpu_given,
+    gpu_is_sure,
     gpus,
     heard,
     host_bytes,
@@ -105,7 +106,7 @@ def _by_line(symptoms: Symptoms) -> Finding | None:
     if given is None and driver is None and symptoms.pod is not None:
         return None  # a pod without a GPU, and an argument that is its default
     asked = given or layers_asked(symptoms)
-    surely = given is not None or driver == OLD_DRIVER
+    surely = gpu_is_sure(symptoms) or driver == OLD_DRIVER
     severity, confidence = _weight(surely=surely, asked=asked is not None or driver is not None)
     return Finding(
         GPU_NOT_USED,
@@ -136,7 +137,7 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
         return None  # that the image could use a GPU, and the pod has none, is told by the pod
     # Who gave no layers to a GPU that was found may have said so in arguments that nobody showed.
     maybe_told = given is not None and given == found and not has_defaults(symptoms) and not log.facts.layers_offloaded
-    severity, confidence = _weight(surely=given is not None and not maybe_told, asked=asked is not None)
+    severity, confidence = _weight(surely=gpu_is_sure(symptoms) and not maybe_told, asked=asked is not None)
     here = f", though there is a GPU: {', '.join(log.facts.devices)}" if log.facts.devices else ""
     return Finding(
         GPU_NOT_USED,

@@ -29,6 +29,7 @@ __all__ = [
     "fact",
     "gpu_found",
     "gpu_given",
+    "gpu_is_sure",
     "gpus",
     "heard",
     "host_bytes",
@@ -188,6 +189,12 @@ def gpu_given(symptoms: Symptoms) -> Evidence | None:
     if symptoms.gpu is not None and known_accelerator(symptoms.gpu.name) is not None:
         return Evidence(Source.DEVICE, symptoms.gpu.name)
     return gpu_found(symptoms)
+
+
+def gpu_is_sure(symptoms: Symptoms) -> bool:
+    """Whether more than a declared name says that there is a GPU: a name can be given where there is none."""
+    has_pod = symptoms.pod is not None and symptoms.pod.gpus > 0
+    return has_pod or symptoms.device is not None or gpu_found(symptoms) is not None
 
 
 def gpu_found(symptoms: Symptoms) -> Evidence | None:

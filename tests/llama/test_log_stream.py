@@ -202,6 +202,17 @@ def test_drafts_are_added_up() -> None:
     assert (timings.accepted_tokens, timings.drafted_tokens) == (40, 80)
 
 
+@pytest.mark.parametrize("part", ["prompt eval time = ", "       eval time = "])
+def test_a_request_whose_time_is_no_number_is_left_out_and_said_so(part: str) -> None:
+    odd = re.sub(re.escape(part) + r" *[\d.]+ ms", part + "       nan ms", request(2))
+    story = only((request(1) + odd + request(3)).encode())
+    assert story.requests is not None
+    assert (story.requests.requests, story.requests.prompt_tokens) == (2, 200)
+    (note,) = story.notes
+    assert note.startswith("1 line has a time that can't be read (nan, say)")
+    assert not only(request(1).encode()).notes
+
+
 def test_a_context_shift_says_nothing_about_the_cache() -> None:
     shifted = request(1, prompt=100, cached=0).replace("truncated = 0", "truncated = 1")
     story = only(shifted.encode())
@@ -504,6 +515,17 @@ def test_no_bytes_upset_the_reader(lines: list[bytes]) -> None:
     for story in read(b"\n".join(lines), block=600):
         quoted = [line for seen in story.seen.values() for line in (seen.first, seen.last)]
         assert all(len(line.text) <= LONGEST for line in quoted)
+
+
+@pytest.mark.parametrize("block", [64, 4096, 1 << 20])
+def test_carriage_returns_end_lines_where_nothing_else_does(block: int) -> None:
+    text = content("served_three")
+    want = read(text, block=block)
+    assert read(text.replace(b"\n", b"\r"), block=block) == want
+    bare = text.replace(b"\n", b"\r")
+    assert read(*(bare[at : at + 7] for at in range(0, len(bare), 7)), block=block) == want
+    (before,), (progress,) = read(text), read(text.replace(b"\n", b"\r\n"))
+    assert progress.lines == before.lines
 
 
 def test_a_very_long_line_is_passed_over_and_costs_nothing() -> None:

@@ -84,8 +84,8 @@ MARK_WORDS: Final = (
 )
 HOT_WORDS: Final = (
     (Hot.WORK, re.compile(rb"\| processing task")),
-    (Hot.PROMPT, re.compile(rb"prompt eval time = +[\d.]+ ms / +\d+ tokens")),
-    (Hot.GENERATION, re.compile(rb"(?<!prompt )\beval time = +[\d.]+ ms / +\d+ (?:tokens|runs)")),
+    (Hot.PROMPT, re.compile(rb"prompt eval time = +(?:[\d.]+|-?nan|-?inf) ms / +\d+ tokens")),
+    (Hot.GENERATION, re.compile(rb"(?<!prompt )\beval time = +(?:[\d.]+|-?nan|-?inf) ms / +\d+ (?:tokens|runs)")),
     (Hot.DRAFT, re.compile(rb"draft acceptance(?: rate)? = +[\d.]+ \( *\d+ accepted / +\d+ generated\)")),
     (Hot.STOP, re.compile(rb"stop processing: n_(?:tokens|past) = \d+, truncated = \d")),
     (

@@ -269,7 +269,7 @@ class ServerLog:
             earlier_failure_line=self._earlier[1],
             server_lines=self._of_server,
             engine_lines=self._of_engine,
-            notes=(_IK if is_fork else _OLD,) if since.old else (),
+            notes=(*((_IK if is_fork else _OLD,) if since.old else ()), *_left_out(since.totals.unreadable)),
         )
 
     def _verbosity(self, text: str) -> int | None:
@@ -278,6 +278,14 @@ class ServerLog:
         if self._since.old and self._since.level < DEBUG:
             return None  # that it does not say what builds of today say at this level means nothing
         return self._since.level or None
+
+
+def _left_out(lines: int) -> tuple[str, ...]:
+    """Of lines with a time that is no number."""
+    if not lines:
+        return ()
+    who = "line has a time" if lines == 1 else "lines have times"
+    return (f"{lines} {who} that can't be read (nan, say): the requests that they are of are left out",)
 
 
 def _is_unsaid(value: object) -> bool:

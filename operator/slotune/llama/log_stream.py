@@ -53,6 +53,8 @@ class LogReader:
         self._buffer = bytearray()
         self._decoder: IncrementalDecoder | None = None
         self._number = 1
+        self._line_ends: bytes | None = None
+        """What ends a line; None until a block of it came."""
         self._wrapping, self._shapes = Wrapping(), Shapes()
         self._folding: Folding | None = None
         """None until the first lines are looked at."""
@@ -71,10 +73,14 @@ class LogReader:
         self.size_bytes += len(chunk)
         if self._decoder is not None:
             chunk = self._decoder.decode(chunk).encode(errors="replace")
+        if self._line_ends == b"\r":
+            chunk = chunk.replace(b"\r", b"\n")
         if len(self.sample) < SAMPLE:
             self.sample += chunk[: SAMPLE - len(self.sample)]
         buffer = self._buffer
         buffer += chunk
+        if self._line_ends is None and len(buffer) >= self._block:
+            self._find_line_ends()
         start = 0
         while len(buffer) - start >= self._block:
             end = buffer.rfind(b"\n", start, start + self._block) + 1
@@ -90,6 +96,8 @@ class LogReader:
 
     def finish(self) -> tuple[LogStory, ...]:
         """The stories, in the order in which the servers first said something; empty: no line is llama-server's."""
+        if self._line_ends is None:
+            self._find_line_ends()
         if self._buffer:
             whole = self._buffer.rfind(b"\n") + 1
             if whole:
@@ -105,6 +113,14 @@ class LogReader:
             for name, server in self._servers.items()
         )
         return tuple(story for server, story in stories if server.ours)
+
+    def _find_line_ends(self) -> None:
+        """Of old Macs, and of who copied a terminal, where the first block has no other."""
+        first = self._buffer[: self._block]
+        self._line_ends = b"\r" if b"\n" not in first and b"\r" in first[:-1] else b"\n"
+        if self._line_ends == b"\r":
+            self._buffer[:] = self._buffer.replace(b"\r", b"\n")
+            self.sample = self.sample.replace(b"\r", b"\n")
 
     def _take(self, block: bytes, *, whole: bool = True) -> None:
         """Count whole lines, or the last one, which its writer did not end."""

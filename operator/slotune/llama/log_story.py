@@ -41,6 +41,8 @@ class Topic(enum.StrEnum):
     IDLE_SLOT_SAVED = "IdleSlotSaved"
     SLOT_BY_SIMILARITY = "SlotBySimilarity"
     SLOT_BY_LRU = "SlotByLRU"
+    KEPT_COMPARED = "KeptCompared"
+    """``prompt with length N, lcp = M``: of a kept prompt, how much of it a new one begins with."""
     HOST_PROJECTED = "HostProjected"
     """What -fit expects a server without a GPU to need, beside the memory of the machine."""
     MEMORY_NOT_LOCKED = "MemoryNotLocked"

@@ -37,6 +37,7 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
     (Topic.IDLE_SLOT_SAVED, rb"saving idle slot to prompt cache"),
     (Topic.SLOT_BY_SIMILARITY, rb"selected slot by (?:LCP|lcs) similarity"),
     (Topic.SLOT_BY_LRU, rb"selected slot by (?:LRU|lru)"),
+    (Topic.KEPT_COMPARED, rb"prompt with length +\d+, lcp = +\d+"),
     (
         Topic.KV_FULL,
         (

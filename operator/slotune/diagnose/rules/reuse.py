@@ -14,7 +14,7 @@ from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.rules import reuse_host_cache, reuse_slots, reuse_window, settings, work
+from slotune.diagnose.rules import reuse_heads, reuse_host_cache, reuse_slots, reuse_window, settings, work
 from slotune.diagnose.rules.reuse_causes import (
     CACHE_REUSE_UNSUPPORTED,
     ENTRIES,
@@ -86,13 +86,15 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
 def _of_little(symptoms: Symptoms, share: float, tokens: int, seen: Evidence) -> Finding | Clear:
     if reuse_slots.takes_turns(symptoms):
         return Clear(f"that conversations take turns would explain it as well: see {SLOTS_FEWER_THAN_PREFIXES.id}")
+    head = reuse_heads.common_head(symptoms.log)
     return Finding(
         PROMPT_COMPUTED_AGAIN,
         f"{100 * share:.0f} % of {tokens:,} prompt tokens came from the cache: if your prompts begin alike, something "
-        "near their beginning changes each time",
-        (seen,),
-        Severity.INFO,
+        f"near their beginning changes each time{'' if head is None else head.sentence}",
+        (seen, *(() if head is None else head.evidence)),
+        Severity.INFO,  # a template's first words before prompts that share nothing look just the same
         Confidence.POSSIBLE,
+        first=None if head is None else head.first,
     )
 
 

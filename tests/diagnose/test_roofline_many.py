@@ -80,7 +80,7 @@ def test_guesses_that_came_true_count_for_each() -> None:
 def test_an_unknown_device_leaves_what_was_seen() -> None:
     found = several(Symptoms("s", log=log_of(devices=(), asked=[Asked(400, 200, 80, at_once=2)])))
     assert found.at_most_each is None
-    assert "is not known; seen 80 each" in found.sentence
+    assert "is not known; seen by its log: 80 each" in found.sentence
 
 
 def test_the_contexts_of_users_are_those_of_their_requests_not_a_probes() -> None:

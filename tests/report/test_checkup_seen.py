@@ -32,18 +32,20 @@ def roofline(log: str) -> tuple[str, dict[str, object]]:
 def test_what_was_seen_is_told_although_the_weights_are_not_known() -> None:
     words, document = roofline(SHORT)
 
-    assert words == "Answers were written at 1.65 tokens/s."
+    assert words == "Answers were written at 1.65 tokens/s by the fastest tenth in the log."
     assert document["known"] is False
     assert round(document["decode"]["seen_tokens_per_s"], 2) == 1.65  # type: ignore[index]  # a JSON object
 
 
 def test_requests_that_have_not_finished_tell_their_speed() -> None:
-    assert roofline(READING + WRITING)[0] == "Answers were written at 12.9 tokens/s, prompts were read at 329 tokens/s."
-    assert roofline(LATER)[0] == "Answers were written at 18.9 tokens/s."
+    words = roofline(READING + WRITING)[0]
+    assert "Answers were written at 12.9 tokens/s by one request so far" in words
+    assert "prompts were read at 329 tokens/s by one request so far." in words
+    assert roofline(LATER)[0] == "Answers were written at 18.9 tokens/s by one request so far."
 
 
 def test_one_that_finished_is_worth_more_than_one_that_runs() -> None:
-    assert roofline(WRITING + SHORT)[0] == "Answers were written at 1.65 tokens/s."
+    assert roofline(WRITING + SHORT)[0] == "Answers were written at 1.65 tokens/s by the fastest tenth in the log."
 
 
 def test_an_old_build_is_not_asked_for_a_verbosity_that_it_does_not_have() -> None:

@@ -114,7 +114,7 @@ class Roofline:
         if not (self.decode.at_most is None and self.prefill.at_most is None and self.devices.gpu is None):
             said.append(_words(self.prefill, f"{whose} can read at most", "prompt tokens/s"))
         elif self.prefill.seen is not None:
-            said.append(f"{self.prefill.seen.tokens_per_s:,.4g} prompt tokens/s were seen")
+            said.append(f"{self.prefill.seen.tokens_per_s:,.4g} prompt tokens/s were seen {self.prefill.seen.basis}")
         if self.several is not None:
             said.append(self.several.sentence)
         known = (self.devices.sentence, self._named, *self.doubts.sentences)

@@ -61,7 +61,8 @@ class Many:
         share = ""
         if self.seen_together is not None and self.at_most_together and self.seen_together <= self.at_most_together:
             share = f" ({100 * self.seen_together / self.at_most_together:.3g} %)"
-        return f"{can}; seen {', '.join(seen)}{share}"
+        whose = "by its log" if self.evidence.source is Source.LOG else "on average since the start"
+        return f"{can}; seen {whose}: {', '.join(seen)}{share}"
 
 
 def many_of(

@@ -30,7 +30,7 @@ def _unbounded(needs: str, symptoms: Symptoms) -> Section:
     section = _unknown("roofline", "Roofline", needs)
     speeds = {"decode": decode_speed(symptoms), "prefill": prefill_speed(symptoms)}
     seen = [
-        f"{what} at {speed(found.tokens_per_s)} tokens/s"
+        f"{what} at {speed(found.tokens_per_s)} tokens/s {found.basis}".rstrip()
         for what, found in (("answers were written", speeds["decode"]), ("prompts were read", speeds["prefill"]))
         if found is not None
     ]

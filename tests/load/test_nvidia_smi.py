@@ -411,3 +411,10 @@ def test_a_report_that_ends_in_the_middle_says_so() -> None:
     assert "cut off" in parse_nvidia_smi(full().partition("    Temperature")[0]).lines[-1]
     assert "cut off" in parse_nvidia_smi(full().replace(": 1\nGPU", ": 2\nGPU")).lines[-1]
     assert not any("cut off" in line for line in parse_nvidia_smi(full()).lines)
+
+
+def test_devices_of_one_name_are_told_apart_whatever_the_name_holds() -> None:
+    got = parse_nvidia_smi("index, name, temperature.gpu\n0, NVIDIA A100, 40\n1, NVIDIA A100, 41\n")
+    assert got.lines == ("GPU 0, NVIDIA A100: 40 °C", "GPU 1, NVIDIA A100: 41 °C")
+    nameless = parse_nvidia_smi("index, temperature.gpu\n0, 40\n1, 41\n")
+    assert nameless.lines == ("GPU 0: 40 °C", "GPU 1: 41 °C")

@@ -111,7 +111,7 @@ def _cut(last: Sequence[SmiDevice]) -> tuple[str, ...]:
 
 def _name(device: SmiDevice, several: bool) -> str:
     name = device.reading.name
-    return f"GPU {device.label}, {name}" if several and device.label and device.label not in name else name
+    return f"GPU {device.label}, {name}" if several and device.label and not name.startswith("GPU ") else name
 
 
 def _all_used(look: Sequence[SmiDevice]) -> bool:

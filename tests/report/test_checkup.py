@@ -12,7 +12,7 @@ from slotune.diagnose.checkup import Outcome
 from slotune.diagnose.entry import PAGE, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Cost
-from slotune.diagnose.symptoms import GPUFacts, PodFacts, ServerLook, Symptoms
+from slotune.diagnose.symptoms import UNNAMED, GPUFacts, PodFacts, ServerLook, Symptoms
 from slotune.report.checkup import Examined, checkup_text, cost_words
 from slotune.report.checkup_document import checkup_document
 from slotune.report.checkup_sections import sections_of
@@ -131,6 +131,12 @@ def test_a_server_of_which_little_could_be_looked_at_is_not_called_healthy_eithe
 
 def test_a_probe_beside_other_requests_is_told_as_such() -> None:
     assert "while others used it" in said(examined(Symptoms("a", probe=replace(PROBE, was_idle=False))))
+
+
+def test_figures_without_a_name_are_no_class_of_gpu() -> None:
+    text = said(examined(Symptoms("a", gpu=GPUFacts(UNNAMED, 50e9))))
+    assert "figures given for the device" in text
+    assert "GPU class" not in text
 
 
 def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:

@@ -12,7 +12,7 @@ from slotune.api.quantities import QuantityError, parse_decimal, parse_quantity
 from slotune.diagnose.accelerators import known_accelerator
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.host import HostFacts
-from slotune.diagnose.symptoms import GPUFacts, Symptoms
+from slotune.diagnose.symptoms import UNNAMED, GPUFacts, Symptoms
 from slotune.gathering.device_file import read_device_file
 from slotune.gathering.proc_file import read_proc_file
 from slotune.llama.gguf_facts import read_facts
@@ -25,8 +25,6 @@ __all__ = ["Helps", "read_helps", "read_key"]
 
 _LONGEST_KEY = 4096
 """More than servers take in a line of a request's head, most often."""
-UNNAMED = "the device"
-"""What a device is called of which only numbers were given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.host import HostFacts
@@ -17,7 +18,10 @@ from slotune.llama.server_answers import Metrics, ModelMeta, Props, Slot
 from slotune.load.device_facts import DeviceFacts
 from slotune.verdict.promise import Promise
 
-__all__ = ["GPUFacts", "NodeFacts", "PodFacts", "ProbeFacts", "ServerLook", "Symptoms"]
+__all__ = ["UNNAMED", "GPUFacts", "NodeFacts", "PodFacts", "ProbeFacts", "ServerLook", "Symptoms"]
+
+UNNAMED: Final = "the device"
+"""Name of a device of which somebody gave figures and no name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from slotune.diagnose.checkup import Checked, Checkup, Outcome
 from slotune.diagnose.finding import Cost, Finding, Severity
-from slotune.diagnose.symptoms import ServerLook, Symptoms
+from slotune.diagnose.symptoms import UNNAMED, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory
 from slotune.report.checkup_needs import means_of
 from slotune.report.columns import Column, Columns, labelled, printable
@@ -126,7 +126,8 @@ def _looked_at(symptoms: Symptoms) -> list[str]:
     if symptoms.device is not None:
         parts.append(f"device {symptoms.device.name}")
     if symptoms.gpu is not None:
-        parts.append(f"GPU class {symptoms.gpu.name}")
+        name = symptoms.gpu.name
+        parts.append("figures given for the device" if name == UNNAMED else f"GPU class {name}")
     if symptoms.model is not None:
         parts.append(f"weights {symptoms.model.architecture} {symptoms.model.quantization}")
     return parts or ["nothing"]

@@ -8,11 +8,12 @@ import pytest
 
 from slotune.diagnose.finding import Confidence
 from slotune.diagnose.rules.prefill import RULES
+from slotune.diagnose.speeds import prefill_speed
 from slotune.diagnose.symptoms import GPUFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
-from slotune.llama.server_answers import ModelMeta
+from slotune.llama.server_answers import Metrics, ModelMeta, Props
 from tests.diagnose.rules.building import found, is_clear, is_undecided
 
 DENSE = LogStory("log", LogFacts(experts=0, model_buffers={"CUDA0": 16_000_000_000}))
@@ -57,6 +58,17 @@ def test_without_a_probe_or_a_device_it_stays_open() -> None:
     assert is_undecided(RULES, "SLT013", L4)
     assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=None))
     assert is_undecided(RULES, "SLT013", replace(L4, probe=alone(100.0), gpu=GPUFacts("mine", 300e9)))
+
+
+def test_a_mean_of_whatever_was_asked_is_not_held_against_the_gpu_even_on_one_slot() -> None:
+    """Short prompts, or what a cache left of long ones, are mostly the fixed cost of a step."""
+    counters = Metrics({"prompt_tokens_total": 5000.0, "prompt_seconds_total": 50.0})
+    props = Props(1, 4096, "m.gguf", "m", "b11434", metrics_enabled=True, slots_enabled=False)
+    shown = replace(EIGHT_B, metrics=counters, props=props)
+    seen = prefill_speed(replace(L4, server=shown))
+    assert seen is not None
+    assert seen.alone
+    assert is_undecided(RULES, "SLT013", replace(L4, server=shown))
 
 
 def test_others_in_the_batch_say_nothing_about_a_prompt_alone() -> None:

@@ -39,8 +39,15 @@ def test_no_line_is_longer_than_the_width(first: str, second: str, width: int) -
     columns = Columns((Column("name", 10), Column("n", 4, right=True)), "why", width)
     for text in (columns.row((first, "1"), second), labelled("label", [first, second], width=width)):
         for line in text.plain.split("\n"):
-            assert len(line) <= width
+            assert cell_len(line) <= width
             assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("first", ["日本語" * 9, "\u0300" * 30 + " 本" * 8, "é" * 50])
+def test_wide_letters_and_marks_are_wrapped_by_the_places_that_they_take(first: str) -> None:
+    text = WIDE.row((first, "1"), first).plain
+    assert all(cell_len(line) <= 60 for line in text.split("\n"))
+    assert sum(text.count(letter) for letter in set(first) - {" "}) == 2 * len(first.replace(" ", ""))
 
 
 def test_wide_letters_keep_the_columns_in_line() -> None:

@@ -24,6 +24,7 @@ LEAST_TAIL = 30
 TAIL_INDENT = 5
 NARROWEST = 12
 """Of words in a line, however narrow the terminal says that it is."""
+WIDEST_LETTER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,26 @@ def printable(words: str) -> str:
 
 
 def _wrap(words: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(words), max(width, 1), break_on_hyphens=False) or [""]
+    shown, width = printable(words), max(width, 1)
+    if shown.isascii() or all(cell_len(letter) == 1 for letter in shown):
+        return textwrap.wrap(shown, width, break_on_hyphens=False) or [""]
+    return _wrap_cells(shown.split(), max(width, WIDEST_LETTER))
+
+
+def _wrap_cells(words: Sequence[str], width: int) -> list[str]:
+    """The same for letters that take two places of a terminal, or none: a mark stays with its letter."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+            continue
+        if lines[-1]:
+            lines.append("")
+        for letter in word:
+            if cell_len(lines[-1] + letter) > width:
+                lines.append("")
+            lines[-1] += letter
+    return lines
 
 
 def _pad(part: str, column: Column | None, *, more: bool) -> str:

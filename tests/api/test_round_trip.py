@@ -194,7 +194,7 @@ PARTS = (
 def test_every_part_survives_yaml(model: type[Model]) -> None:
     kept = 0
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data(model))
     def check(drawn: dict[str, Any]) -> None:
         nonlocal kept

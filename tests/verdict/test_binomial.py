@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -98,6 +98,7 @@ def test_a_pass_is_what_the_quantile_test_of_scipy_says(n: int, seed: int) -> No
         assert (violations <= pass_limit(n, 0.05, 0.95)) == want
 
 
+@settings(deadline=None)  # the first call imports what takes longer than a test may
 @given(st.integers(0, 500), st.integers(1, 2000), confidences)
 def test_bounds_are_the_exact_interval_of_scipy(violations: int, n: int, confidence: float) -> None:
     violations = min(violations, n)

@@ -121,7 +121,7 @@ def test_a_file_of_another_model_is_left_out(source: dict[str, Any], other: Mode
         "/elsewhere/chat.gguf",
         "/moved/renamed.gguf",
         "/cache/ggml-org_chat-GGUF_chat.gguf",
-        f"/root/blobs/sha256-{'ab' * 32}",
+        f"/models/blobs/sha256-{'ab' * 32}",
         f"/hub/blobs/{'0f' * 32}",
     ],
 )

@@ -348,7 +348,8 @@ def test_a_shorter_context_explains_no_more_than_it_takes():
     ],
 )
 def test_whatever_else_may_explain_it_is_said_before(change: dict[str, object], words: str):
-    fast = replace(SYMPTOMS, probe=replace(PROBE, decode_step_s=0.0001), **change)  # type: ignore[arg-type]
+    quick = replace(PROBE, decode_step_s=0.0001)
+    fast = replace(SYMPTOMS, probe=quick, **change)  # type: ignore[arg-type]  # fields by name
     found = known(fast)
     assert "more than that" in found.sentences[0]
     assert words in said(found)

@@ -94,7 +94,7 @@ def test_a_node_without_swap_rules_it_out_and_one_that_says_nothing_does_not() -
 @pytest.mark.parametrize("rule", ["SLT037", "SLT038"])
 def test_what_would_decide_is_a_file_that_an_option_takes(rule: str) -> None:
     assert "--proc FILE" in ask(RULES, rule, NOTHING).needs  # type: ignore[union-attr]  # undecided, as asserted
-    assert "kubectl exec llama-0 -- sh -c" in ask(RULES, rule, of(pod=pod())).needs  # type: ignore[union-attr]
+    assert "kubectl exec llama-0 -- sh -c" in ask(RULES, rule, of(pod=pod())).needs  # type: ignore[union-attr]  # as above
 
 
 # SLT033

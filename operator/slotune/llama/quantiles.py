@@ -14,18 +14,30 @@ _PER_STEP: Final = 100
 
 
 class Quantiles:
-    """Counts positive numbers by their logarithm."""
+    """Counts positive numbers by their logarithm.
+
+    A figure that is alone in its step is given back as it was, the others as the middle of theirs: within half a
+    percent, and never outside of what was counted.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self._last: dict[int, float] = {}
+        self._least, self._most = inf, 0.0
 
     def add(self, values: Iterable[float]) -> None:
         """Count them, many at once for speed; what is not positive and finite is passed over."""
-        self._counts.update([round(_PER_STEP * log(value)) for value in values if 0 < value < inf])
+        counted = [value for value in values if 0 < value < inf]
+        if not counted:
+            return
+        keys = [round(_PER_STEP * log(value)) for value in counted]
+        self._counts.update(keys)
+        self._last.update(zip(keys, counted, strict=True))
+        self._least, self._most = min(self._least, *counted), max(self._most, *counted)
 
     def spread(self) -> tuple[tuple[float, int], ...]:
         """(Value within half a percent, how often it was counted), smallest first."""
-        return tuple((exp(key / _PER_STEP), self._counts[key]) for key in sorted(self._counts))
+        return tuple((self._value(key), self._counts[key]) for key in sorted(self._counts))
 
     def at(self, shares: Iterable[float]) -> tuple[float, ...] | None:
         """The values below which these shares lie, within half a percent; None when nothing was counted."""
@@ -38,6 +50,11 @@ class Quantiles:
             for key in keys:
                 below += self._counts[key]
                 if below >= rank:
-                    found.append(exp(key / _PER_STEP))
+                    found.append(self._value(key))
                     break
         return tuple(found)
+
+    def _value(self, key: int) -> float:
+        if self._counts[key] == 1:
+            return self._last[key]
+        return min(max(exp(key / _PER_STEP), self._least), self._most)

@@ -107,6 +107,7 @@ def given_of(asked: list[Round], debug_lines: int, probed: ProbeFacts | None, mo
 
 @settings(max_examples=300, deadline=None)  # a busy machine is no failure
 @example(asked=[(1, 1, 1008.0, 1, 0.0), (1, 1, 5193.0, 1, 0.0)], debug_lines=0, probed=None, more=(None, 16, 1.0))
+@example(asked=[(1, 64, 18042.0, 1, 0.0), (1, 66, 0.0, 1, 0.0)], debug_lines=0, probed=None, more=(None, 16, None))
 @given(
     asked=rounds,
     debug_lines=st.integers(0, 2000),

@@ -58,7 +58,7 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
         return Undecided("--probe: how fast one prompt is read alone")
     tokens = _tokens(symptoms)
     # GPUs that take turns read a short prompt one after the other.
-    took, floor = tokens / seen.tokens_per_s, roofline.devices.in_turn * tokens / at_most
+    took, floor = _taken_s(tokens / seen.tokens_per_s, symptoms), roofline.devices.in_turn * tokens / at_most
     usual = TIMES_THE_FLOOR * times_the_usual(symptoms, roofline) * floor + BESIDE_S
     if took <= usual and roofline.prefill.needs is not None:
         return Undecided(roofline.prefill.needs)
@@ -81,6 +81,14 @@ def _tokens(symptoms: Symptoms) -> int:
         return symptoms.probe.prompt_tokens
     requests = None if symptoms.log is None else symptoms.log.requests
     return PROMPT_TOKENS if requests is None else round(requests.prompt_tokens / max(1, requests.requests))
+
+
+def _taken_s(mean_s: float, symptoms: Symptoms) -> float:
+    """A mean prompt's time, where only a log tells the speed: no longer than its longest prompt took."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    if symptoms.probe is not None or requests is None or not requests.prompt_ms_spread:
+        return mean_s
+    return min(mean_s, requests.prompt_ms_spread[-1][0] / 1e3)
 
 
 ENTRIES: Final = (PREFILL_FAR_BELOW,)

@@ -135,8 +135,9 @@ async def test_a_slot_at_rest_tells_of_its_last_request_and_a_fresh_one_of_nothi
 async def test_a_chat_template_is_described_and_not_kept() -> None:
     async with stand_in() as server:
         look = await look_at(server.url, None, **QUICK)
-    assert look.chat_template is not None
-    assert "writes the time (%d %b %Y)" in look.chat_template
+    assert look.props is not None
+    assert look.props.template is not None
+    assert "writes the time (%d %b %Y)" in look.props.template.sentence
     assert SECRET not in repr(look)
 
 
@@ -357,7 +358,8 @@ async def test_a_build_from_before_2025_is_understood() -> None:
     assert look.slots is not None
     assert (look.slots[0].processing, look.slots[0].task, look.slots[0].decoded) == (True, 5, 3)
     assert look.sampling == {"temperature": 0.8, "repeat_penalty": 1.1, "grammar": 0}
-    assert look.chat_template is None
+    assert look.props is not None
+    assert look.props.template is None
     assert SECRET not in repr(look)
 
 

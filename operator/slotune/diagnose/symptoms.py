@@ -63,8 +63,6 @@ class ServerLook:
     sampling_source: Evidence | None = None
     request_params_seen: bool = False
     """Whether ``sampling`` is of a request, not of the defaults."""
-    chat_template: str | None = None
-    """What it is like, never its text; ``props.template`` has the facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,6 @@ class PodFacts:
     """LLAMA_ARG_* and the like; values of secrets are never read."""
     cpu_limit: float | None = None
     """Cores."""
-    cpu_request: float | None = None
     memory_limit_bytes: int | None = None
     gpus: int = 0
     """Devices that its containers ask for."""

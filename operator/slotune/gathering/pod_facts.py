@@ -74,9 +74,8 @@ def pod_facts(
         image=_text(spec.get("image")),
         args=() if reading is None else tuple(shown_words(word.text for word in (*reading.launch, *reading.words))),
         env={} if reading is None else shown_environment(reading.variables.values()),
-        cpu_limit=_cores(_amount(pod, spec, "limits", "cpu")),
-        cpu_request=_cores(_amount(pod, spec, "requests", "cpu")),
-        memory_limit_bytes=_bytes(_amount(pod, spec, "limits", "memory")),
+        cpu_limit=_cores(_limit(pod, spec, "cpu")),
+        memory_limit_bytes=_bytes(_limit(pod, spec, "memory")),
         gpus=max(_gpus(pod), claimed_gpus),
         gpu_parts=tuple(
             sorted({name for name, amount in _limits(pod) if is_gpu_part(name, amount)} | {*claimed_parts})
@@ -123,10 +122,10 @@ def _container(pod: Object, name: str) -> Object:
     return next((one for one in every if one.get("name") == name), {})
 
 
-def _amount(pod: Object, container: Object, kind: str, resource: str) -> str | None:
+def _limit(pod: Object, container: Object, resource: str) -> str | None:
     """Of the container, else of the pod as a whole (pod-level resources), which is a limit of the container too."""
     for holder in (container, _part(pod, "spec")):
-        found = _text(_part(_part(holder, "resources"), kind).get(resource))
+        found = _text(_part(_part(holder, "resources"), "limits").get(resource))
         if found is not None:
             return found
     return None

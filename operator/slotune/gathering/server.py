@@ -131,7 +131,6 @@ async def look_at(
         sampling=sampling,
         sampling_source=source,
         request_params_seen=of_request,
-        chat_template=None if props is None or props.template is None else props.template.sentence,
     )
 
 

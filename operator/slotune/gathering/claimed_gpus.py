@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from slotune.api.gpu_resources import is_gpu_class
+from slotune.gathering.object_parts import Object, part, parts
 
 __all__ = ["claim_templates_of", "claimed_gpus", "claimed_parts"]
-
-Object = Mapping[str, Any]
 
 
 def claim_templates_of(pod: Object) -> tuple[str, ...]:
     """Names of the ResourceClaimTemplates that a pod's claims are made from."""
-    claims = (pod.get("spec") or {}).get("resourceClaims") or ()
+    claims = parts(part(pod, "spec"), "resourceClaims")
     return tuple(str(one["resourceClaimTemplateName"]) for one in claims if one.get("resourceClaimTemplateName"))
 
 
@@ -45,8 +43,7 @@ def claimed_parts(pod: Object, templates: Mapping[str, Object]) -> tuple[str, ..
 
 
 def _requests(template: Object) -> Iterator[Object]:
-    spec = (template.get("spec") or {}).get("spec") or {}
-    yield from ((spec.get("devices") or {}).get("requests")) or ()
+    yield from parts(part(part(part(template, "spec"), "spec"), "devices"), "requests")
 
 
 def _alternatives(request: Object) -> Iterator[Object]:

@@ -16,14 +16,13 @@ from slotune.api.gpu_resources import devices_in, is_gpu_part, is_gpu_resource
 from slotune.api.quantities import QuantityError, parse_bytes, parse_quantity
 from slotune.diagnose.symptoms import NodeFacts, PodFacts
 from slotune.gathering.command_words import shown_environment, shown_words
+from slotune.gathering.object_parts import Object, part, parts
 from slotune.gathering.pod_troubles import told, troubles_of, warnings_of
 from slotune.gathering.volume_kinds import volume_kinds
 from slotune.sandbox.pod_facts import PodFacts as PodStatus
 from slotune.tuning.pod_reading import PodReading
 
 __all__ = ["node_facts", "pod_facts"]
-
-Object = Mapping[str, Any]
 
 _LABELS: Final = (
     "node.kubernetes.io/instance-type",
@@ -83,11 +82,11 @@ def pod_facts(
         restarts=0 if own is None else own.restarts,
         last_exit=None if ended is None else (ended.reason or "Error", ended.exit_code),
         last_exit_ago_s=_seconds_since(None if ended is None else ended.finished_at, now),
-        ready=_is_ready(status, _part(pod, "status").get("phase") == "Pending"),
+        ready=_is_ready(status, part(pod, "status").get("phase") == "Pending"),
         events=(*map(told, troubles), *warnings_of(events, status, container)),
         volumes=volume_kinds(pod, spec, claims or {}, volumes or {}),
         ready_after_s=_ready_after(pod, container, status),
-        phase=_text(_part(pod, "status").get("phase")),
+        phase=_text(part(pod, "status").get("phase")),
         age_s=_seconds_since(status.created_at, now),
         running_s=_seconds_since(None if own is None else own.running_since, now),
         troubles=troubles,
@@ -98,34 +97,34 @@ def pod_facts(
 
 def node_facts(node: Object) -> NodeFacts:
     """The facts of a v1 Node. Its cores are those that the machine has, not those that are left for pods."""
-    metadata, status = _part(node, "metadata"), _part(node, "status")
-    swap = _part(_part(status, "nodeInfo"), "swap").get("capacity")
-    labels = {name: str(value) for name, value in sorted(_part(metadata, "labels").items()) if name.startswith(_LABELS)}
+    metadata, status = part(node, "metadata"), part(node, "status")
+    swap = part(part(status, "nodeInfo"), "swap").get("capacity")
+    labels = {name: str(value) for name, value in sorted(part(metadata, "labels").items()) if name.startswith(_LABELS)}
     pressures = sorted(
         str(one.get("type"))
-        for one in _list(status, "conditions")
+        for one in parts(status, "conditions")
         if one.get("status") == "True" and str(one.get("type")).endswith("Pressure")
     )
     return NodeFacts(
         name=str(metadata.get("name", "")),
-        cores=_cores(_text(_part(status, "capacity").get("cpu"))),
+        cores=_cores(_text(part(status, "capacity").get("cpu"))),
         labels=labels,
         pressures=tuple(pressures),
-        memory_bytes=_bytes(_text(_part(status, "capacity").get("memory"))),
+        memory_bytes=_bytes(_text(part(status, "capacity").get("memory"))),
         swap_bytes=swap if isinstance(swap, int) and swap >= 0 else None,
     )
 
 
 def _container(pod: Object, name: str) -> Object:
-    spec = _part(pod, "spec")
-    every = [*_list(spec, "containers"), *_list(spec, "initContainers")]
+    spec = part(pod, "spec")
+    every = [*parts(spec, "containers"), *parts(spec, "initContainers")]
     return next((one for one in every if one.get("name") == name), {})
 
 
 def _limit(pod: Object, container: Object, resource: str) -> str | None:
     """Of the container, else of the pod as a whole (pod-level resources), which is a limit of the container too."""
-    for holder in (container, _part(pod, "spec")):
-        found = _text(_part(_part(holder, "resources"), "limits").get(resource))
+    for holder in (container, part(pod, "spec")):
+        found = _text(part(part(holder, "resources"), "limits").get(resource))
         if found is not None:
             return found
     return None
@@ -142,10 +141,10 @@ def _gpus(pod: Object) -> int:
 
 def _limits(pod: Object) -> Iterator[tuple[str, Decimal]]:
     """(resource, amount) of each container that goes on; what is no amount is left out."""
-    spec = _part(pod, "spec")
-    beside = (one for one in _list(spec, "initContainers") if one.get("restartPolicy") == "Always")
-    for one in (*_list(spec, "containers"), *beside):
-        for name, text in _part(_part(one, "resources"), "limits").items():
+    spec = part(pod, "spec")
+    beside = (one for one in parts(spec, "initContainers") if one.get("restartPolicy") == "Always")
+    for one in (*parts(spec, "containers"), *beside):
+        for name, text in part(part(one, "resources"), "limits").items():
             try:
                 yield name, parse_quantity(str(text), name)
             except QuantityError:
@@ -160,8 +159,8 @@ def _seconds_since(moment: datetime | None, now: datetime | None) -> float | Non
 def _ready_after(pod: Object, container: str, status: PodStatus) -> float | None:
     """From the start of the running container to the pod's readiness."""
     ready = status.conditions.get("Ready")
-    own = next((one for one in _list(_part(pod, "status"), "containerStatuses") if one.get("name") == container), {})
-    started = _text(_part(_part(own, "state"), "running").get("startedAt"))
+    own = next((one for one in parts(part(pod, "status"), "containerStatuses") if one.get("name") == container), {})
+    started = _text(part(part(own, "state"), "running").get("startedAt"))
     if ready is None or not ready.is_true or ready.since is None or started is None:
         return None
     try:
@@ -173,9 +172,9 @@ def _ready_after(pod: Object, container: str, status: PodStatus) -> float | None
 
 def _unready(pod: Object) -> list[str]:
     """Containers that run and are not ready."""
-    status = _part(pod, "status")
-    every = [*_list(status, "containerStatuses"), *_list(status, "initContainerStatuses")]
-    return [str(one.get("name")) for one in every if _part(one, "state").get("running") and one.get("ready") is False]
+    status = part(pod, "status")
+    every = [*parts(status, "containerStatuses"), *parts(status, "initContainerStatuses")]
+    return [str(one.get("name")) for one in every if part(one, "state").get("running") and one.get("ready") is False]
 
 
 def _is_ready(status: PodStatus, is_pending: bool) -> bool | None:
@@ -205,13 +204,3 @@ def _bytes(text: str | None) -> int | None:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
-
-
-def _part(holder: Object, name: str) -> Object:
-    found = holder.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _list(holder: Object, name: str) -> Sequence[Object]:
-    found = holder.get(name)
-    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []

@@ -6,18 +6,17 @@ server from being started, and one beside it keeps the pod from being ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.trouble import Role, Trouble
+from slotune.gathering.object_parts import Object, part
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts
 from slotune.sandbox.pod_facts import PodFacts as PodStatus
 
 __all__ = ["MOST_EVENTS", "told", "troubles_of", "warnings_of"]
-
-Object = Mapping[str, Any]
 
 MOST_EVENTS: Final = 10
 """Warnings of one pod that are kept, the newest."""
@@ -110,14 +109,14 @@ def _tells(event: Object, facts: EventFacts) -> bool:
 
 def _whose(event: Object, name: str) -> str:
     """Said of another container than the server's: ``spec.containers{proxy}``."""
-    about = _part(event, "involvedObject") or _part(event, "regarding")
+    about = part(event, "involvedObject") or part(event, "regarding")
     _, brace, rest = str(about.get("fieldPath") or "").partition("{")
     other = rest.removesuffix("}")
     return f" ({other})" if brace and other and other != name else ""
 
 
 def _count(event: Object) -> int:
-    stated = _part(event, "series").get("count") or event.get("count") or event.get("deprecatedCount")
+    stated = part(event, "series").get("count") or event.get("count") or event.get("deprecatedCount")
     return stated if isinstance(stated, int) and stated > 0 else 1
 
 
@@ -128,8 +127,3 @@ def _evidence(source: Source, what: str, message: str) -> Evidence:
 
 def _line(text: str) -> str:
     return " ".join(text.split()).removesuffix(":")
-
-
-def _part(holder: Object, name: str) -> Object:
-    found = holder.get(name)
-    return found if isinstance(found, Mapping) else {}

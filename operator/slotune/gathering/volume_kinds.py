@@ -5,12 +5,12 @@ A claim says nothing about that; the PersistentVolume behind it does, where the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["claims_of", "volume_kinds", "volume_name"]
+from slotune.gathering.object_parts import Object, part, parts
 
-Object = Mapping[str, Any]
+__all__ = ["claims_of", "volume_kinds", "volume_name"]
 
 _CLAIM: Final = "persistentVolumeClaim"
 _NO_DATA: Final = frozenset({"projected", "configMap", "secret", "downwardAPI"})
@@ -34,10 +34,10 @@ def volume_kinds(
         claims: PersistentVolumeClaims by name.
         volumes: PersistentVolumes by name.
     """
-    name = str(_part(pod, "metadata").get("name", ""))
-    by_name = {str(one.get("name")): one for one in _dicts(_part(pod, "spec").get("volumes"))}
+    name = str(part(pod, "metadata").get("name", ""))
+    by_name = {str(one.get("name")): one for one in parts(part(pod, "spec"), "volumes")}
     found = {}
-    for mount in _dicts(container.get("volumeMounts")):
+    for mount in parts(container, "volumeMounts"):
         volume = by_name.get(str(mount.get("name")), {})
         kind = _source(volume, frozenset({"name"}))
         if kind is None or kind in _NO_DATA:
@@ -50,27 +50,27 @@ def volume_kinds(
 
 def claims_of(pod: Object) -> tuple[str, ...]:
     """Names of the PersistentVolumeClaims that a pod mounts, each once."""
-    name = str(_part(pod, "metadata").get("name", ""))
-    claims = (_claim_name(name, volume) for volume in _dicts(_part(pod, "spec").get("volumes")))
+    name = str(part(pod, "metadata").get("name", ""))
+    claims = (_claim_name(name, volume) for volume in parts(part(pod, "spec"), "volumes"))
     return tuple(dict.fromkeys(claim for claim in claims if claim is not None))
 
 
 def volume_name(claim: Object) -> str | None:
     """Name of the PersistentVolume that a claim is bound to; None while it is not."""
-    found = _part(claim, "spec").get("volumeName")
+    found = part(claim, "spec").get("volumeName")
     return str(found) if found else None
 
 
 def _claim_name(pod: str, volume: Object) -> str | None:
     if "ephemeral" in volume:
         return f"{pod}-{volume.get('name')}"  # as Kubernetes names the claim that it makes of the template
-    stated = _part(volume, _CLAIM).get("claimName")
+    stated = part(volume, _CLAIM).get("claimName")
     return None if stated is None else str(stated)
 
 
 def _claimed(claim: Object | None, volumes: Mapping[str, Object]) -> str:
-    spec = {} if claim is None else _part(claim, "spec")
-    volume = _part(volumes.get(volume_name(claim or {}) or "", {}), "spec")
+    spec = {} if claim is None else part(claim, "spec")
+    volume = part(volumes.get(volume_name(claim or {}) or "", {}), "spec")
     kind = _source(volume, _NO_SOURCE)
     if kind is not None:
         return f"{_CLAIM} ({_described(kind, volume[kind])})"
@@ -88,12 +88,3 @@ def _described(kind: str, source: Any) -> str:
     if kind in {"csi", "flexVolume"} and stated.get("driver"):
         return f"{kind} {stated['driver']}"
     return f"{kind} (memory)" if kind == "emptyDir" and stated.get("medium") == "Memory" else kind
-
-
-def _dicts(value: Any) -> Iterator[Object]:
-    yield from (item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else ()
-
-
-def _part(holder: Object, name: str) -> Object:
-    found = holder.get(name)
-    return found if isinstance(found, Mapping) else {}

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from slotune.diagnose.host import HostFacts
-from slotune.gathering.device_file import text_of
+from slotune.gathering.brought_file import text_of_file
 from slotune.load.process_memory import MemoryLook, memory_look
 from slotune.tuning.errors import InvalidInputError
 
-__all__ = ["FLAG", "LARGEST_BYTES", "read_proc_file"]
+__all__ = ["read_proc_file"]
 
 FLAG: Final = "--proc"
-LARGEST_BYTES: Final = 16 * 2**20
-"""Bytes that are read: a server of 80 GB maps a thousand areas, which take 1 MB a look."""
 SMALLEST_BYTES: Final = 32 * 2**20
 """No server is smaller: the program with its libraries takes that much."""
 _LINE: Final = re.compile(r"(/(?:proc|sys/fs/cgroup)/[\w./-]+):(.*)")
@@ -35,12 +33,7 @@ def read_proc_file(path: Path) -> HostFacts:
     Raises:
         InvalidInputError: the file can't be read, is something else, or is of a process that is no server.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_BYTES)
-    except OSError as error:
-        raise InvalidInputError(FLAG, path, f"can't be read ({error.strerror}): check the path") from error
-    looks = [memory_look(files) for files in _looks(text_of(content))]
+    looks = [memory_look(files) for files in _looks(text_of_file(path, FLAG))]
     if not looks:
         raise InvalidInputError(FLAG, path, f"holds no line such as /proc/1/status:VmSwap: 0 kB: {_CURE}")
     for look in looks:

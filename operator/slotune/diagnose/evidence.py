@@ -5,10 +5,15 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["LONGEST", "Evidence", "Source"]
+__all__ = ["LONGEST", "Evidence", "Source", "shortened"]
 
 LONGEST = 300
 """Characters of a quoted line; a server that logs prompts would otherwise print them here."""
+
+
+def shortened(text: str) -> str:
+    """``text``, with a sign at its end where that is cut off."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 class Source(enum.StrEnum):

@@ -21,7 +21,7 @@ from kubernetes.aio.config import ConfigException
 
 from slotune.controller.cluster import ClusterError, ForbiddenError
 from slotune.controller.kinds import POD
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source, shortened
 from slotune.diagnose.symptoms import PodFacts, ProbeFacts, ServerLook, Symptoms
 from slotune.gathering.cluster_reader import ClusterReader, PodPlace
 from slotune.gathering.deployment_pods import SeenPod, see_pods
@@ -238,6 +238,5 @@ def _with_last_words(facts: PodFacts, before: LogStory | None) -> PodFacts:
     if before is None or before.failure_line is None:
         return facts
     line = before.failure_line
-    text = f"before the restart: {line.text}"
-    said = Evidence(Source.LOG, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", line.number)
+    said = Evidence(Source.LOG, shortened(f"before the restart: {line.text}"), line.number)
     return replace(facts, events=(said, *facts.events))

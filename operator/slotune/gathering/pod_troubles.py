@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source, shortened
 from slotune.diagnose.trouble import Role, Trouble
 from slotune.gathering.object_parts import Object, part
 from slotune.sandbox.pod_facts import ContainerFacts, EventFacts
@@ -121,8 +121,7 @@ def _count(event: Object) -> int:
 
 
 def _evidence(source: Source, what: str, message: str) -> Evidence:
-    text = _line(f"{what}: {message}").removesuffix(":")
-    return Evidence(source, text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+    return Evidence(source, shortened(_line(f"{what}: {message}")))
 
 
 def _line(text: str) -> str:

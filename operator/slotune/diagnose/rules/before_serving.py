@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source, shortened
 from slotune.diagnose.symptoms import PodFacts
 from slotune.diagnose.trouble import Role, Trouble
 
@@ -78,8 +78,7 @@ def obstacle_before(pod: PodFacts) -> Obstacle | None:
 
 def _sentence(one: Trouble) -> str:
     whose = {Role.POD: "", Role.SERVER: "its own container: "}.get(one.role, f"{one.role.value} {one.container}: ")
-    said = f"{whose}{one.reason}: {one.message}".removesuffix(": ").rstrip(".")
-    return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    return shortened(f"{whose}{one.reason}: {one.message}".removesuffix(": ").rstrip("."))
 
 
 def _quoted(one: Trouble, pod: PodFacts) -> tuple[Evidence, ...]:

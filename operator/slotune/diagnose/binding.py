@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from slotune.diagnose.case import seconds
 from slotune.diagnose.checkup import FAILING
+from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry
 from slotune.diagnose.failed_trials import entry_of
 from slotune.diagnose.findings import trial_findings

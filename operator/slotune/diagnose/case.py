@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotune.diagnose.durations import seconds
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.load.summary import Attribution
 from slotune.search.trial import TrialResult
 from slotune.verdict.promise import Promise
 
-__all__ = ["Case", "seconds"]
+__all__ = ["Case"]
 
 FLAGS_OF_STATIC_BATCHING = frozenset({"-nocb", "--no-cont-batching"})
 

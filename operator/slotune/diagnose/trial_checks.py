@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slotune.diagnose.cache import cache_shortfall
-from slotune.diagnose.case import Case, seconds
+from slotune.diagnose.case import Case
+from slotune.diagnose.counting import counted
+from slotune.diagnose.durations import seconds
 from slotune.diagnose.roofline import usual_step_s
 
 __all__ = [
@@ -94,7 +96,7 @@ def too_few_slots(case: Case) -> str | None:
     if queue is None or not case.has_speed_to_spare:
         return None
     busy = "" if case.busy_slots is None or case.busy_slots < 0.8 * case.slots else ", all busy"
-    return f"{queue}: {_counted(case.slots, 'slot')}{busy}"
+    return f"{queue}: {counted(case.slots, 'slot')}{busy}"
 
 
 def saturated(case: Case) -> str | None:
@@ -160,7 +162,7 @@ def bytes_per_step(case: Case) -> str | None:
     probe = case.result.probe
     alone = "" if probe is None or probe.decode_step_s <= 0 else f" ({1 / probe.decode_step_s:.0f} alone)"
     owed = case.promise.tokens_per_second_per_user
-    return f"{case.speed:.0f} tok/s per user with {_counted(case.slots, 'slot')}{alone}, {owed:g} are owed"
+    return f"{case.speed:.0f} tok/s per user with {counted(case.slots, 'slot')}{alone}, {owed:g} are owed"
 
 
 def neighbours_stall(case: Case) -> str | None:
@@ -238,7 +240,3 @@ def _of(part: float, whole: float) -> str:
     left, right = seconds(part), seconds(whole)
     unit = right.rsplit(" ", 1)[1]
     return f"{left} of {right.removesuffix(' ' + unit)}" if left.endswith(" " + unit) else f"{left} of {right}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

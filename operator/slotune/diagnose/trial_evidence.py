@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slotune.diagnose.case import Case, seconds
+from slotune.diagnose.case import Case
+from slotune.diagnose.durations import seconds
 from slotune.diagnose.finding import Cost
 
 __all__ = [

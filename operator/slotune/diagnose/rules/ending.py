@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from slotune.diagnose.counting import times
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
@@ -174,7 +175,7 @@ def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
         first = _cure(log.failure)
     return Finding(
         RESTARTING,
-        f"its container was restarted {_times(pod)}{why}",
+        f"its container was restarted {times(pod.restarts)}{why}",
         (*evidence, *pod.events[:3]),
         _gravity(pod),
         first=first,
@@ -186,7 +187,7 @@ def _killed(symptoms: Symptoms, pod: PodFacts, probe: FailedProbe) -> Finding:
     code = "" if pod.last_exit is None else f" (exit code {pod.last_exit[1]})"
     return Finding(
         KILLED_BY_PROBE,
-        f"its container was restarted {_times(pod)}, the last time{code} because {probe.words}",
+        f"its container was restarted {times(pod.restarts)}, the last time{code} because {probe.words}",
         (*probe.evidence, Evidence(Source.POD, f"restarts {pod.restarts}")),
         Severity.CRITICAL if pod.ready is False else max(_gravity(pod), Severity.WARNING, key=_order),
         first=cure_of_probe(probe, symptoms),
@@ -195,10 +196,6 @@ def _killed(symptoms: Symptoms, pod: PodFacts, probe: FailedProbe) -> Finding:
 
 def _order(severity: Severity) -> int:
     return (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index(severity)
-
-
-def _times(pod: PodFacts) -> str:
-    return "once" if pod.restarts == 1 else f"{pod.restarts} times"
 
 
 def _gravity(pod: PodFacts) -> Severity:

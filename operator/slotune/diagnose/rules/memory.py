@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import times
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
@@ -202,7 +203,7 @@ def _kv_pool_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
         facts = log.facts
         pool = "" if facts.context_total is None else f" of {facts.context_total:,} tokens"
         slots = "" if facts.slots is None else f", which {facts.slots} slots share,"
-        return Finding(KV_POOL_FULL, f"the KV cache{pool}{slots} was full {_times(count)}", heard(log, Topic.KV_FULL))
+        return Finding(KV_POOL_FULL, f"the KV cache{pool}{slots} was full {times(count)}", heard(log, Topic.KV_FULL))
     if said(log) or log.requests is not None:
         return Clear("the KV cache was never full")
     return Undecided("a log that holds the start or an answered request")
@@ -231,12 +232,8 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
     lines = tuple(line for line in heard(log, Topic.OUT_OF_MEMORY) if not host.is_about_prompt_cache(line))
     if lines:
         count = log.count(Topic.OUT_OF_MEMORY)
-        return Finding(GPU_MEMORY_FULL, f"an allocation failed {_times(count)}", lines)
+        return Finding(GPU_MEMORY_FULL, f"an allocation failed {times(count)}", lines)
     return Clear("every buffer was allocated") if said(log) else Undecided("a log that holds the server's start")
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 ENTRIES: Final = (

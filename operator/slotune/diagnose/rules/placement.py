@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from slotune.diagnose.accelerators import known_accelerator
+from slotune.diagnose.counting import counted
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
@@ -220,7 +221,7 @@ def asks_for_gpus(count: int) -> Evidence:
 
 def gpus(count: int) -> str:
     """``1 GPU``, ``2 GPUs``."""
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return counted(count, "GPU")
 
 
 def weights_bytes(symptoms: Symptoms) -> int | None:

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
+from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
@@ -47,7 +48,7 @@ def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if similar < OFTEN * (similar + oldest):
         return _none_found(symptoms, ram, oldest, similar)
     count = settings.slots(symptoms)
-    named = "the slots" if count is None else _slots(count.value)
+    named = "the slots" if count is None else counted(count.value, "slot")
     return Finding(
         SLOTS_FEWER_THAN_PREFIXES,
         f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, {similar} did: "
@@ -73,7 +74,9 @@ def _none_found(symptoms: Symptoms, ram: settings.Number, oldest: int, similar: 
     if not are_long(symptoms, known[1]):
         return Clear(f"prompts of {known[1] / requests:.0f} tokens in the mean are soon read again", (known[2],))
     count = settings.slots(symptoms)
-    named = "the slots remember" if count is None else f"{_slots(count.value)} remember{'s' * (count.value == 1)}"
+    named = (
+        "the slots remember" if count is None else f"{counted(count.value, 'slot')} remember{'s' * (count.value == 1)}"
+    )
     return Finding(
         SLOTS_FEWER_THAN_PREFIXES,
         f"{oldest} of {similar + oldest} requests found no slot that holds their beginning, and there is no host "
@@ -98,10 +101,6 @@ def are_long(symptoms: Symptoms, tokens: int) -> bool:
     if requests is not None and requests.cached_tokens is not None:
         return requests.requests >= work.MANY_REQUESTS and tokens >= LONG_PROMPT * requests.requests
     return tokens >= ENOUGH_TOKENS
-
-
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"
 
 
 def _similarity(symptoms: Symptoms) -> Finding | Clear | Undecided:

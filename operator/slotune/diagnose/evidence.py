@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from slotune.llama.log_story import Line
+
 __all__ = ["LONGEST", "Evidence", "Source", "shortened"]
 
 LONGEST = 300
@@ -47,6 +49,11 @@ class Evidence:
     def __str__(self) -> str:
         where = self.source.value if self.line is None else f"{self.source.value}:{self.line}"
         return f"{where}  {self.text}"
+
+    @classmethod
+    def of_line(cls, line: Line) -> Evidence:
+        """A line of the log."""
+        return cls(Source.LOG, line.text, line.number)
 
     @classmethod
     def parse(cls, text: str) -> Evidence | None:

@@ -47,7 +47,11 @@ def prefill_speed(symptoms: Symptoms) -> Speed | None:
         return _logged("prompts read", requests.prefill_tokens_per_s[2], requests.most_busy_slots)
     if (running := _running(symptoms)) is not None and running.prefill_tokens_per_s is not None:
         return Speed(
-            running.prefill_tokens_per_s, _so_far(running), _one_slot(symptoms), "by one request so far", is_mean=True
+            running.prefill_tokens_per_s,
+            Evidence.of_line(running.line),
+            _one_slot(symptoms),
+            "by one request so far",
+            is_mean=True,
         )
     return _counted(symptoms, "prompt_tokens_total", "prompt_seconds_total")
 
@@ -66,7 +70,11 @@ def decode_speed(symptoms: Symptoms) -> Speed | None:
         return _logged("answers written", requests.decode_tokens_per_s[2], requests.most_busy_slots)
     if (running := _running(symptoms)) is not None and running.decode_tokens_per_s is not None:
         return Speed(
-            running.decode_tokens_per_s, _so_far(running), _one_slot(symptoms), "by one request so far", is_mean=True
+            running.decode_tokens_per_s,
+            Evidence.of_line(running.line),
+            _one_slot(symptoms),
+            "by one request so far",
+            is_mean=True,
         )
     return counted_decode_speed(symptoms)
 
@@ -93,10 +101,6 @@ def counted_decode_speed(symptoms: Symptoms) -> Speed | None:
 def _running(symptoms: Symptoms) -> Running | None:
     """Of a request that had not finished; who was beside it is not said."""
     return None if symptoms.log is None else symptoms.log.running
-
-
-def _so_far(running: Running) -> Evidence:
-    return Evidence(Source.LOG, running.line.text, running.line.number)
 
 
 def _logged(what: str, fastest: float, busy: int | None) -> Speed:

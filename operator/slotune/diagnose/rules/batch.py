@@ -9,7 +9,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.counting import never_together
 from slotune.diagnose.entry import Entry, Item
-from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import contention, settings, work
 from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW
@@ -165,7 +165,7 @@ def _example(requests: RequestTimings) -> Line | None:
 
 def _line(requests: RequestTimings) -> tuple[Evidence, ...]:
     example = _example(requests)
-    return () if example is None else (Evidence(Source.LOG, example.text, example.number),)
+    return () if example is None else (Evidence.of_line(example),)
 
 
 def _held_up(requests: RequestTimings) -> str | None:

@@ -11,15 +11,15 @@ from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.computing import goes_on
-from slotune.diagnose.rules.host_memory import cure_of
 from slotune.diagnose.rules.probes import FailedProbe, cure_of_probe, probe_that_killed
+from slotune.diagnose.rules.told_failures import cure_of, quoted_end
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.diagnose.trouble import Role
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import Failure, FailureClass
 from slotune.llama.log_story import LogStory
 
-__all__ = ["ENDED", "KILLED_BY_PROBE", "RESTARTING", "ended", "last_line", "restarting"]
+__all__ = ["ENDED", "KILLED_BY_PROBE", "RESTARTING", "ended", "restarting"]
 
 OFTEN: Final = 3
 """Restarts that are no roll-out any more."""
@@ -85,7 +85,7 @@ def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Finding(
             RESTARTING,
             f"it was started {log.starts} times in this log, and it ended: {in_flags(failure.sentence)}",
-            (last_line(log),),
+            (quoted_end(failure, log.failure_line),),
             Severity.WARNING if log.facts.ready else Severity.CRITICAL,
             first=_cure(failure),
         )
@@ -101,7 +101,7 @@ def restarting(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _started_again(log: LogStory, *, is_memory: bool) -> Finding:
     """Several starts in a log; by somebody's hand, unless the process before the last one says how it ended."""
     starts = Evidence(Source.LOG, f"{log.starts} starts in {log.lines:,} lines")
-    earlier, line = log.earlier_failure, log.earlier_failure_line
+    earlier = log.earlier_failure
     if earlier is None or is_memory:
         return Finding(
             RESTARTING,
@@ -111,13 +111,10 @@ def _started_again(log: LogStory, *, is_memory: bool) -> Finding:
             Confidence.POSSIBLE,
         )
     sentence = in_flags(earlier.sentence)
-    told = Evidence(
-        Source.LOG, (sentence if line is None else line.text)[:LONGEST], None if line is None else line.number
-    )
     return Finding(
         RESTARTING,
         f"it was started {log.starts} times in this log, the last time after it ended: {sentence}",
-        (told, starts),
+        (quoted_end(earlier, log.earlier_failure_line), starts),
         first=_cure(earlier),
     )
 
@@ -140,7 +137,11 @@ def ended(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Clear(f"{elsewhere}, which is a finding of its own")
     entry = OF_FAILURES.get(failure.failure_class, ENDED)
     return Finding(
-        entry, f"it ended: {in_flags(failure.sentence)}", (last_line(log),), Severity.CRITICAL, first=_cure(failure)
+        entry,
+        f"it ended: {in_flags(failure.sentence)}",
+        (quoted_end(failure, log.failure_line),),
+        Severity.CRITICAL,
+        first=_cure(failure),
     )
 
 
@@ -171,7 +172,7 @@ def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
             first = STARTS_NOTHING
     if log is not None and log.failure is not None:
         why += f": {in_flags(log.failure.sentence)}"
-        evidence.append(last_line(log))
+        evidence.append(quoted_end(log.failure, log.failure_line))
         first = _cure(log.failure)
     return Finding(
         RESTARTING,
@@ -207,11 +208,3 @@ def _gravity(pod: PodFacts) -> Severity:
     if pod.restarts >= OFTEN or (pod.last_exit is not None and not ended_well):
         return Severity.WARNING
     return Severity.INFO
-
-
-def last_line(log: LogStory) -> Evidence:
-    """The line that says how it ended."""
-    line = log.failure_line
-    if line is not None:
-        return Evidence(Source.LOG, line.text[:LONGEST], line.number)
-    return Evidence(Source.LOG, "" if log.failure is None else in_flags(log.failure.sentence)[:LONGEST])

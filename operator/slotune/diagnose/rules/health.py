@@ -12,6 +12,7 @@ from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undec
 from slotune.diagnose.rules import computing, ending, wedged
 from slotune.diagnose.rules.placement import fact, heard, said, shown, stated
 from slotune.diagnose.rules.settings import has_defaults
+from slotune.diagnose.rules.told_failures import quoted_end
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.failure_words import in_flags
 from slotune.llama.failures import FailureClass
@@ -59,7 +60,9 @@ def _speculation_failed(symptoms: Symptoms) -> Finding | Clear | Undecided:
     failure = None if log is None else log.failure
     if log is not None and failure is not None and failure.failure_class is FailureClass.SPECULATION_UNAVAILABLE:
         sentence = in_flags(failure.sentence)
-        return Finding(SPECULATION_FAILED, f"it ended: {sentence}", (ending.last_line(log),), Severity.CRITICAL)
+        return Finding(
+            SPECULATION_FAILED, f"it ended: {sentence}", (quoted_end(failure, log.failure_line),), Severity.CRITICAL
+        )
     if log is not None and _is_an_error(symptoms, log):
         words = log.facts.speculation_error or "speculative decoding failed"
         return Finding(

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.entry import Entry, Item
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.host_cures import eater_of
 from slotune.diagnose.rules.host_parts import HostParts, cache_ram, limit_of, limit_words, parts_of
 from slotune.diagnose.rules.placement import Backend, backend_of, heard, weights_bytes
 from slotune.diagnose.rules.probes import probe_that_killed
+from slotune.diagnose.rules.told_failures import cure_of, quoted_end
 from slotune.diagnose.rules.weights_file import read_whole
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 from slotune.llama.failure_words import in_flags
@@ -22,7 +23,6 @@ from slotune.llama.log_story import Topic
 
 __all__ = [
     "HOST_MEMORY_PRESSURE",
-    "cure_of",
     "host_memory_pressure",
     "is_about_prompt_cache",
     "ran_out_on_host",
@@ -67,10 +67,7 @@ def _log_ended(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
     if log is None or log.failure is None or not ran_out_on_host(symptoms):
         return None
-    line, sentence = log.failure_line, in_flags(log.failure.sentence)
-    told = Evidence(
-        Source.LOG, (sentence if line is None else line.text)[:LONGEST], None if line is None else line.number
-    )
+    sentence, told = in_flags(log.failure.sentence), quoted_end(log.failure, log.failure_line)
     # The process that it happened to may have been followed by one that came up.
     severity = Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL
     kind = log.failure.failure_class
@@ -104,12 +101,6 @@ def ran_out_on_host(symptoms: Symptoms) -> bool:
     line = "" if log.failure_line is None else log.failure_line.text
     is_host = log.failure.failure_class is FailureClass.OUT_OF_MEMORY_HOST or "mmap failed" in line
     return is_host or backend_of(symptoms) is Backend.CPU
-
-
-def cure_of(sentence: str) -> str | None:
-    """What a failure's sentence says to do, as a sentence of its own."""
-    _, found, cure = sentence.rpartition(": ")
-    return f"{cure[:1].upper()}{cure[1:]}." if found else None
 
 
 def _killed(symptoms: Symptoms) -> Finding | None:

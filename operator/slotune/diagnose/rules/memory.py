@@ -25,6 +25,7 @@ from slotune.diagnose.rules.placement import (
     shown,
     stated,
 )
+from slotune.diagnose.rules.told_failures import cure_of, quoted_end
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.failure_words import in_flags
 from slotune.llama.log_story import LogStory, Topic
@@ -218,16 +219,14 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if host.ran_out_on_host(symptoms):
         return Clear("it was host memory that ran out")
     if failure is not None and failure.failure_class.is_memory:
-        line = log.failure_line
-        words = in_flags(failure.sentence) if line is None else line.text
-        told = Evidence(Source.LOG, words[:LONGEST], None if line is None else line.number)
+        sentence, told = in_flags(failure.sentence), quoted_end(failure, log.failure_line)
         return Finding(
             OF_FAILURES[failure.failure_class],
-            f"memory ran out: {in_flags(failure.sentence)}",
+            f"memory ran out: {sentence}",
             tuple(dict.fromkeys((told, *heard(log, Topic.OUT_OF_MEMORY)[:1]))),
             # The process that it happened to may have been followed by one that came up.
             Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL,
-            first=host.cure_of(in_flags(failure.sentence)),
+            first=cure_of(sentence),
         )
     lines = tuple(line for line in heard(log, Topic.OUT_OF_MEMORY) if not host.is_about_prompt_cache(line))
     if lines:

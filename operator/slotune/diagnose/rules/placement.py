@@ -250,14 +250,14 @@ def fact(log: LogStory, name: str, otherwise: str) -> Evidence:
     line = log.fact_lines.get(name)
     if line is None:
         return Evidence(Source.LOG, otherwise)
-    return Evidence(Source.LOG, line.text[:LONGEST], line.number)
+    return Evidence.of_line(line)
 
 
 def heard(log: LogStory, topic: Topic) -> tuple[Evidence, ...]:
     """The first and the last line about a topic; the same line counts once."""
     seen = log.seen.get(topic)
     lines = () if seen is None else dict.fromkeys((seen.first, seen.last))
-    return tuple(Evidence(Source.LOG, line.text[:LONGEST], line.number) for line in lines)
+    return tuple(Evidence.of_line(line) for line in lines)
 
 
 def said(log: LogStory | None, *, details: bool = False) -> bool:

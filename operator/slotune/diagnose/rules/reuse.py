@@ -144,7 +144,7 @@ def _probed(symptoms: Symptoms) -> Finding | Clear | None:
         (seen,) if log is None or not picked else (seen, work.quoted(log.seen[Topic.SLOT_BY_SIMILARITY])),
         # Whoever sends prompts that share nothing loses nothing, and may have switched the cache off for that.
         Severity.WARNING if picked >= SEVERAL and share >= OFTEN else Severity.INFO,
-        cost=Cost(_seconds(tokens - again, symptoms), 1 - again / tokens),
+        cost=Cost(work.read_again_s(symptoms, tokens - again), 1 - again / tokens),
     )
 
 
@@ -209,7 +209,7 @@ def _unkept_line(symptoms: Symptoms) -> Evidence | None:
     if requests is None or requests.unkept_line is None or _makes_no_text(symptoms) is not None:
         return None
     is_habit = requests.unkept >= SEVERAL and requests.unkept == requests.released and requests.predicted_tokens > 0
-    return Evidence(Source.LOG, requests.unkept_line.text, requests.unkept_line.number) if is_habit else None
+    return Evidence.of_line(requests.unkept_line) if is_habit else None
 
 
 def _what_turns_it_off(symptoms: Symptoms) -> tuple[Evidence, ...]:
@@ -266,11 +266,6 @@ def _template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if template.clock and every_s is None:
         return Undecided("what time the chat template writes: slotune trial compares two turns")
     return Clear("the chat template writes no time that changes within the hour", (seen,))
-
-
-def _seconds(tokens: int, symptoms: Symptoms) -> float | None:
-    speed = work.prefill_alone(symptoms)
-    return None if speed is None else tokens / speed.value
 
 
 RULES: Final = (

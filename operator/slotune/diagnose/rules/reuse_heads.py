@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.rules.reuse_slots import LONG_PROMPT
 from slotune.llama.log_story import LogStory, Topic
 
@@ -68,5 +68,5 @@ def common_head(log: LogStory | None) -> Head | None:
         shared.append(int(match[2]))
     if max(shared) - min(shared) > FEW_TOKENS:
         return None
-    evidence = tuple(Evidence(Source.LOG, line.text, line.number) for line in (seen.first, seen.last))
+    evidence = tuple(Evidence.of_line(line) for line in (seen.first, seen.last))
     return Head(min(shared), max(shared), evidence)

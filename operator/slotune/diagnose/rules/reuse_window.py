@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.finding import Confidence, Cost, Finding, Severity
 from slotune.diagnose.rules import work
 from slotune.diagnose.rules.reuse_causes import SLIDING_WINDOW
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Forgotten, Line, LogStory, Topic
+from slotune.llama.log_story import Forgotten, LogStory, Topic
 
 __all__ = ["forgotten"]
 
@@ -48,10 +48,10 @@ def forgotten(symptoms: Symptoms, log: LogStory, count: int, picked: int) -> Fin
     return Finding(
         SLIDING_WINDOW,
         f"{words}, and a checkpoint of {known.erased_tokens:,} tokens was thrown away: up to so much was read twice",
-        (_told(known.erased_line), *evidence),
+        (Evidence.of_line(known.erased_line), *evidence),
         Severity.WARNING if is_large else Severity.INFO,
         Confidence.POSSIBLE,
-        Cost(ttft_s=_seconds(symptoms, known.erased_tokens)) if is_large else Cost(),
+        Cost(ttft_s=work.read_again_s(symptoms, known.erased_tokens)) if is_large else Cost(),
     )
 
 
@@ -64,16 +64,10 @@ def _counted(symptoms: Symptoms, log: LogStory, known: Forgotten, words: str) ->
     return Finding(
         SLIDING_WINDOW,
         f"{words}; {known.tokens:,} tokens of {of} in the slot and read again",
-        (*(() if known.line is None else (_told(known.line),)), work.quoted(log.seen[Topic.FULL_REPROCESSING])),
+        (
+            *(() if known.line is None else (Evidence.of_line(known.line),)),
+            work.quoted(log.seen[Topic.FULL_REPROCESSING]),
+        ),
         Severity.WARNING if is_habit or known.most_tokens >= LARGE_TOKENS else Severity.INFO,
-        cost=Cost(ttft_s=_seconds(symptoms, known.tokens / known.prompts), ttft_share=share),
+        cost=Cost(ttft_s=work.read_again_s(symptoms, known.tokens / known.prompts), ttft_share=share),
     )
-
-
-def _seconds(symptoms: Symptoms, tokens: float) -> float | None:
-    speed = work.prefill_alone(symptoms)
-    return None if speed is None else tokens / speed.value
-
-
-def _told(line: Line) -> Evidence:
-    return Evidence(Source.LOG, line.text, line.number)

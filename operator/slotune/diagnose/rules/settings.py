@@ -100,7 +100,7 @@ def told(symptoms: Symptoms, fact: str) -> Number | None:
     line = log.fact_lines.get(fact)
     if line is None:
         return Number(value, Evidence(Source.LOG, f"{fact} = {value}"))
-    return Number(value, Evidence(Source.LOG, line.text, line.number))
+    return Number(value, Evidence.of_line(line))
 
 
 def slots(symptoms: Symptoms) -> Number | None:

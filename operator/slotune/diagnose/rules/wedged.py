@@ -9,9 +9,10 @@ from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules import ending, work
+from slotune.diagnose.rules import work
 from slotune.diagnose.rules.placement import build_of
 from slotune.diagnose.rules.settings import batch_size
+from slotune.diagnose.rules.told_failures import quoted_end
 from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.failures import FailureClass
 from slotune.llama.server_answers import Metrics
@@ -53,7 +54,7 @@ def wedged(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether it holds requests and does nothing."""
     log, server = symptoms.log, symptoms.server
     if log is not None and log.failure is not None and log.failure.failure_class is FailureClass.WEDGED:
-        return Finding(WEDGED, log.failure.sentence, (ending.last_line(log),), Severity.CRITICAL)
+        return Finding(WEDGED, log.failure.sentence, (quoted_end(log.failure, log.failure_line),), Severity.CRITICAL)
     if server is None:
         return Undecided("--url: a log cannot tell a server that hangs from one that is idle")
     if server.silent_s:

@@ -27,6 +27,7 @@ __all__ = [
     "pressed",
     "prompt_tokens",
     "quoted",
+    "read_again_s",
     "reading_s",
     "total",
     "user_speed",
@@ -58,13 +59,13 @@ class Measured:
 
 def quoted(seen: Seen) -> Evidence:
     """The last line that said it."""
-    return Evidence(Source.LOG, seen.last.text, seen.last.number)
+    return Evidence.of_line(seen.last)
 
 
 def line_of(log: LogStory) -> tuple[Evidence, ...]:
     """The timings of the slowest prompt, where the log has them."""
     example = None if log.requests is None else log.requests.example
-    return () if example is None else (Evidence(Source.LOG, example.text, example.number),)
+    return () if example is None else (Evidence.of_line(example),)
 
 
 def total(server: ServerLook, name: str) -> float | None:
@@ -129,6 +130,12 @@ def prefill_alone(symptoms: Symptoms) -> Measured | None:
         text = f"fastest tenth of {requests.requests} prompts: {speed:,.0f} tokens/s"
         logged = Measured(speed, Evidence(Source.LOG, text), requests.most_busy_slots == 1)
     return _nearest(probed, logged)
+
+
+def read_again_s(symptoms: Symptoms, tokens: float) -> float | None:
+    """Seconds that so many prompt tokens take with nothing beside them; None: nobody says how fast they are read."""
+    speed = prefill_alone(symptoms)
+    return None if speed is None else tokens / speed.value
 
 
 def _nearest(probed: Measured | None, logged: Measured | None) -> Measured | None:

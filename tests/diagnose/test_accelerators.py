@@ -72,6 +72,71 @@ def test_of_several_memories_behind_one_name_the_fastest_bounds(name: str, bandw
     assert found[0] == pytest.approx(bandwidth)
 
 
+GIB = 2**30
+MIB = 2**20
+RTX = "NVIDIA GeForce RTX "
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "bandwidth"),
+    [
+        (f"{RTX}3060", 12037 * MIB, 360e9),
+        (f"{RTX}3060", 8191 * MIB, 240e9),
+        (f"{RTX}3080", 10001 * MIB, 760e9),
+        (f"{RTX}3080", 12288 * MIB, 912e9),
+        (f"{RTX}3050", 5918 * MIB, 168e9),
+        (f"{RTX}3050", 8192 * MIB, 224e9),
+        (f"{RTX}4060 Ti", 16380 * MIB, 288e9),
+        (f"{RTX}4060 Ti", 8188 * MIB, 288e9),
+        ("NVIDIA GeForce GTX 1060 3GB", 3018 * MIB, 192e9),
+        ("Intel(R) Arc(TM) A770 Graphics", 15473 * MIB, 560e9),
+        ("Intel(R) Arc(tm) A770 Graphics (DG2)", 8096 * MIB, 512e9),
+        ("Orin", 62841 * MIB, 205e9),
+        ("Orin", 30697 * MIB, 205e9),
+        ("Orin", 15655 * MIB, 102.4e9),
+        ("Apple M4 Max", 28_991_000_000, 410e9),  # 36 GB, 32 cores
+        ("Apple M4 Max", 38_654_000_000, 546e9),  # 48 GB
+        ("Apple M3 Max", 77_309_000_000, 300e9),  # 96 GB, 30 cores
+        ("Apple M3 Max", 51_539_000_000, 410e9),  # 64 GB
+    ],
+)
+def test_cards_that_share_a_name_are_told_apart_by_their_memory(name: str, size: int, bandwidth: float):
+    found = known_accelerator(name, (size,))
+    assert found is not None
+    assert found.bandwidth == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "at_least", "slowest"),
+    [
+        (f"{RTX}3060", (), 0, 240e9),
+        (f"{RTX}3060", (), 11909 * MIB, 360e9),  # more was free than one of 8 GB has
+        (f"{RTX}3060", (), 7000 * MIB, 240e9),
+        (f"{RTX}3060", (8191 * MIB, 12288 * MIB), 0, 240e9),  # one of each
+        (f"{RTX}3060", (20 * GIB,), 0, 240e9),  # none that is known
+        (f"{RTX}3060 Ti", (8191 * MIB,), 0, 448e9),  # GDDR6 and GDDR6X, both of 8 GB
+        (f"{RTX}4070", (12282 * MIB,), 0, 480e9),
+        ("NVIDIA GeForce GTX 1060 6GB", (6078 * MIB,), 0, 192e9),
+        ("Orin", (7620 * MIB,), 0, 68e9),
+        ("NVIDIA L4", (), 0, 300e9),
+    ],
+)
+def test_what_a_name_leaves_open_has_the_slowest_beside_the_fastest(
+    name: str, sizes: tuple[int, ...], at_least: int, slowest: float
+):
+    found = known_accelerator(name, sizes, at_least)
+    assert found is not None
+    assert found.slowest_bandwidth == pytest.approx(slowest)
+    assert found.slowest_bandwidth <= found.bandwidth
+
+
+@pytest.mark.parametrize(("name", "bandwidth"), [("RTX 3060 8GB", 240e9), ("NVIDIA-GeForce-GTX-1060-3GB", 192e9)])
+def test_a_size_in_the_name_counts_where_nobody_measured_it(name: str, bandwidth: float):
+    found = known_accelerator(name)
+    assert found is not None
+    assert found.bandwidth == found.slowest_bandwidth == pytest.approx(bandwidth)
+
+
 @pytest.mark.parametrize(
     ("name", "bandwidth"),
     [

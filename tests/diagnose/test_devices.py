@@ -15,6 +15,7 @@ from slotune.llama.log_lines import LogFacts
 from slotune.llama.log_story import LogStory
 from slotune.llama.server_answers import ModelMeta
 from slotune.load.device_facts import DeviceFacts
+from slotune.load.nvidia_smi import parse_nvidia_smi
 from tests.diagnose.rules.building import ask
 
 SLICE = "nvidia.com/mig-1g.5gb"
@@ -95,3 +96,56 @@ def test_a_gpu_in_turns_with_others_keeps_its_bound():
     found = accelerator_of(Symptoms("chat", pod=WHOLE, node=shared))
     assert found is not None
     assert found.bandwidth_bytes_per_s == 320e9
+
+
+RTX_3060 = "NVIDIA GeForce RTX 3060"
+EIGHT, TWELVE = 8191 * 2**20, 12037 * 2**20
+
+
+def sized(size: int) -> LogStory:
+    return LogStory("log", LogFacts(devices=(RTX_3060,), device_sizes={RTX_3060: (size,)}))
+
+
+def smi(*mib: int) -> dict[str, object]:
+    rows = (f"{index}, {RTX_3060}, 40, 900 MiB, {size} MiB\n" for index, size in enumerate(mib))
+    return {"device": parse_nvidia_smi("index, name, temperature.gpu, memory.used, memory.total\n" + "".join(rows))}
+
+
+@pytest.mark.parametrize(
+    ("told", "width", "slower"),
+    [
+        ({"log": sized(EIGHT)}, 240e9, 1.0),
+        ({"log": sized(TWELVE)}, 360e9, 1.0),
+        ({"log": LogStory("log", LogFacts(devices=(RTX_3060,), device_free={RTX_3060: 11909 * 2**20}))}, 360e9, 1.0),
+        ({"log": named(RTX_3060)}, 360e9, 1.5),
+        (smi(8192), 240e9, 1.0),
+        (smi(8192, 12288), 360e9, 1.5),
+        ({**smi(12288), "log": named(RTX_3060)}, 360e9, 1.0),
+        ({"gpu": GPUFacts("RTX 3060"), "log": sized(EIGHT)}, 240e9, 1.0),
+        ({"gpu": GPUFacts("RTX 3060")}, 360e9, 1.5),
+        ({"gpu": GPUFacts("RTX 3060", bandwidth_bytes_per_s=300e9)}, 300e9, 1.0),
+        (
+            {"node": NodeFacts("n", labels={"nvidia.com/gpu.product": RTX_3060, "nvidia.com/gpu.memory": "8192"})},
+            240e9,
+            1.0,
+        ),
+    ],
+)
+def test_the_memory_that_anybody_saw_tells_which_of_a_name_it_is(told: dict, width: float, slower: float):
+    found = devices_of(Symptoms("chat", **told))
+    assert found.gpu is not None
+    assert found.gpu.bandwidth_bytes_per_s == pytest.approx(width)
+    assert found.slower_reading == pytest.approx(slower)
+    assert (found.doubt is None) is (slower == 1)
+
+
+def test_of_unequal_devices_the_slowest_is_what_has_to_be_reached():
+    both = LogStory("log", LogFacts(devices=("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060 Ti")))
+    found = devices_of(Symptoms("chat", log=both))
+    assert found.gpu is not None
+    assert found.gpu.name == "NVIDIA GeForce RTX 4090"
+    assert found.slower_reading == pytest.approx(1008 / 448)
+    table = "index, name, temperature.gpu\n0, NVIDIA GeForce RTX 3060 Ti, 40\n1, NVIDIA GeForce RTX 4090, 40\n"
+    looked_at = devices_of(Symptoms("chat", device=parse_nvidia_smi(table)))
+    assert looked_at.gpu is not None
+    assert looked_at.gpu.bandwidth_bytes_per_s == 1008e9, "whichever comes first"

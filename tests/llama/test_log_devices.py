@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slotune.llama.log_devices import DEVICE_LINE, devices_found, gpus_in_use
+from slotune.llama.log_devices import DEVICE_LINE, device_free, device_sizes, devices_found, gpus_in_use
 from slotune.llama.log_lines import parse_log
 
 LOGS = Path(__file__).parent / "logs"
@@ -34,6 +34,14 @@ LOGS = Path(__file__).parent / "logs"
         ("ggml_cuda_init: found 2 ROCm devices:", ("2 ROCm devices",)),
         ("ggml_vulkan: Found 1 Vulkan devices:", ("1 Vulkan device",)),
         ("Found 1 SYCL devices:", ("1 SYCL device",)),
+        (
+            "| 0| [level_zero:gpu:0]|   Intel Arc A770 Graphics|  12.55|    512|    1024|   32| 16225M|   1.3.27642|",
+            ("Intel Arc A770 Graphics",),
+        ),
+        (
+            "| 1|     [opencl:cpu:0]|     13th Gen Intel Core i9|    3.0|     32|    8192|   64| 67181M|   2024.17.5|",
+            (),
+        ),
         ("llama_context:      CUDA0 compute buffer size =  1480.00 MiB", ("CUDA0",)),
         ("llama_context:        CPU compute buffer size =    15.01 MiB", ()),
         ("load_backend: loaded CUDA backend from /app/libggml-cuda.so", ()),
@@ -94,3 +102,42 @@ TWO = """\
 def test_gpus_are_counted_as_many_as_the_model_lies_on(text: str, gpus: int) -> None:
     assert gpus_in_use(text) == gpus
     assert parse_log(text).gpus == gpus
+
+
+MIB = 2**20
+SYCL = "| {}|[level_zero:gpu:{}]|    Intel(R) Arc(TM) A770 Graphics|       1.3|        512|    1024|     32|    {}|\n"
+METAL = """\
+ggml_metal_init: found device: Apple M4 Max
+ggml_metal_init: GPU name:   Apple M4 Max
+ggml_metal_init: recommendedMaxWorkingSetSize  = 28991.03 MB
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes, VRAM: 12037 MiB\n", (12037 * MIB,)),
+        ("  - CUDA0   : NVIDIA GeForce RTX 3060 (12037 MiB, 11909 MiB free)\n", (12037 * MIB,)),
+        ("- CUDA0 (NVIDIA GeForce RTX 3060):  12037 total,  9000 used\n", (12037 * MIB,)),
+        ("|   - CUDA0 (RTX 3060) | 12037 = 11000 + ( 500 = 300 + 100 + 100) + 537 |\n", (12037 * MIB,)),
+        (SYCL.format(0, 0, 16225243136), (16225243136,)),
+        (SYCL.format(0, 0, "16225M"), (16_225_000_000,)),
+        (SYCL.format(0, 0, 16225243136) + SYCL.format(1, 1, 8096681984), (16225243136, 8096681984)),
+        (METAL, (28_991_000_000,)),
+        ("  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes\n", None),
+    ],
+)
+def test_the_memory_of_each_device_is_read_where_a_line_has_it(text: str, sizes: tuple[int, ...] | None) -> None:
+    found = device_sizes(text)
+    assert list(found.values()) == ([] if sizes is None else [sizes])
+    assert set(found) <= set(devices_found(text))
+    assert parse_log(text).device_sizes == found
+
+
+def test_what_was_free_is_what_a_device_has_at_least() -> None:
+    text = """\
+using device CUDA0 (NVIDIA GeForce RTX 3060) - 7909 MiB free
+using device CUDA1 (NVIDIA GeForce RTX 3060) (0000:02:00.0) - 11909 MiB free
+"""
+    assert device_free(text) == parse_log(text).device_free == {"NVIDIA GeForce RTX 3060": 11909 * MIB}
+    assert not device_sizes(text)

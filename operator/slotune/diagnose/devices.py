@@ -3,6 +3,9 @@
 Split by layers, llama-server's default, the GPUs take turns with a token: each reads its own layers, so all of them
 together read no faster than one. Split by rows or tensors each reads its part of every matrix at the same time.
 
+Where a name, or several names, leave open which of some devices it is, the fastest bounds what it can do, and the
+slowest is what it has to be able to do before anybody is told that it is slow.
+
 A part of a device has a part of its bandwidth, though nvidia-smi and a node's labels may name the whole: where anybody
 says that it is a part, nothing is known but what was declared.
 """
@@ -10,18 +13,23 @@ says that it is a part, nothing is known but what was declared.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from slotune.diagnose.accelerators import is_part_of_device, known_accelerator
+from slotune.diagnose.accelerators import Accelerator, is_part_of_device, known_accelerator
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.llama.log_lines import LogFacts
+from slotune.load.nvidia_smi import DeviceSnapshot
 
 __all__ = ["Devices", "accelerator_of", "devices_of"]
 
 LABEL: Final = "nvidia.com/gpu.product"
+MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+"""In MiB."""
+MIB: Final = 2**20
 SPLITS: Final = frozenset({"none", "layer", "row", "tensor"})
 """What ``-sm`` takes."""
 
@@ -50,6 +58,32 @@ class Devices:
     """What there are no figures for: a name, or ``nvidia.com/mig-1g.5gb of NVIDIA-A100-SXM4-40GB``."""
     declared: bool = False
     """Whether somebody stated the bandwidth, so that a name gives no more than operations/s."""
+    slowest: Accelerator | None = None
+    """Figures of the names that ``gpu`` has the fastest of; None where it has none of a name."""
+
+    @property
+    def slower_reading(self) -> float:
+        """How many times as long as ``gpu`` the slowest that it may be takes to read."""
+        width = None if self.gpu is None else self.gpu.bandwidth_bytes_per_s
+        return 1.0 if self.slowest is None or self.declared or not width else width / self.slowest.slowest_bandwidth
+
+    @property
+    def slower_computing(self) -> float:
+        """The same of its arithmetic."""
+        most = None if self.gpu is None else self.gpu.flops_per_s
+        least = None if self.slowest is None else self.slowest.slowest_operations
+        return most / least if most and least else 1.0
+
+    @property
+    def doubt(self) -> str | None:
+        """What is taken where names leave open which device it is; None where they do not."""
+        if self.slowest is None or self.gpu is None or self.slower_reading == 1:
+            return None
+        least, most = (width / 1e9 for width in (self.slowest.slowest_bandwidth, self.slowest.bandwidth))
+        return (
+            f"by its name it may read {least:,.4g} to {most:,.4g} GB/s: the most bounds what it can do, and nothing is "
+            "called slow that is usual for the least"
+        )
 
     @property
     def at_once(self) -> int:
@@ -88,16 +122,16 @@ def accelerator_of(symptoms: Symptoms) -> GPUFacts | None:
 def devices_of(symptoms: Symptoms) -> Devices:
     """What the server computes on, as far as anybody says."""
     declared = symptoms.gpu
-    named, by, unknown = _named(symptoms)
+    named, by, unknown, figures = _named(symptoms)
     count = _count(symptoms)
     split = _split(symptoms) if count is not None and count > 1 else None
     if declared is None:
-        return Devices(named, by, count, split, unknown)
-    known = known_accelerator(declared.name)
+        return Devices(named, by, count, split, unknown, slowest=figures)
+    known = known_accelerator(declared.name, _all_sizes(symptoms))
     if _part(symptoms) is not None:
-        named, by = None, None
+        named, by, figures = None, None, None
     elif known is not None:
-        named, by = GPUFacts(declared.name, *known), None
+        named, by, figures = GPUFacts(declared.name, known.bandwidth, known.operations), None, known
     if declared.bandwidth_bytes_per_s is not None and declared.flops_per_s is not None:
         by = None
     gpu = replace(
@@ -106,29 +140,68 @@ def devices_of(symptoms: Symptoms) -> Devices:
         or (None if named is None else named.bandwidth_bytes_per_s),
         flops_per_s=declared.flops_per_s or (None if named is None else named.flops_per_s),
     )
-    return Devices(gpu, by, count, split, unknown, declared=declared.bandwidth_bytes_per_s is not None)
+    is_declared = declared.bandwidth_bytes_per_s is not None
+    return Devices(gpu, by, count, split, unknown, declared=is_declared, slowest=figures)
 
 
-def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | None]:
-    """(The figures of a known name, who has it, a name without figures). Where the log says that nothing lies on a
-    GPU, a name says nothing about what computes."""
+def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | None, Accelerator | None]:
+    """(The fastest of the known names, who has it, a name without figures, figures of all). Where the log says that
+    nothing lies on a GPU, a name says nothing about what computes."""
     log = symptoms.log
     if log is not None and log.facts.model_buffers and not log.facts.on_gpu:
-        return None, None, None
+        return None, None, None, None
     if (part := _part(symptoms)) is not None:
-        return None, None, part
+        return None, None, part, None
     unknown = None
     for names, evidence in _names(symptoms):
-        known = [(figures, name) for name in names if (figures := known_accelerator(name)) is not None]
+        known = [(figures, name) for name in names if (figures := _figures(symptoms, name, evidence)) is not None]
         if len(known) == len(names):
-            figures, name = max(known, key=lambda one: one[0][0])
-            operations = [one[1] for one, _ in known]
-            most = None if None in operations else max(one for one in operations if one is not None)
-            return GPUFacts(name, figures[0], most), evidence, None
-        unknown = unknown or next(name for name in names if known_accelerator(name) is None)
+            _, name = max(known, key=lambda one: one[0].bandwidth)
+            figures = _together([one for one, _ in known])
+            return GPUFacts(name, figures.bandwidth, figures.operations), evidence, None, figures
+        unknown = unknown or next(name for name in names if _figures(symptoms, name, evidence) is None)
         if evidence.source is Source.LOG:
             break  # what the server itself found is none of the devices that others name less exactly
-    return None, None, unknown
+    return None, None, unknown, None
+
+
+def _together(known: Sequence[Accelerator]) -> Accelerator:
+    """The fastest and the slowest of several devices."""
+    most = [one.operations for one in known if one.operations is not None]
+    least = [one.slowest_operations for one in known if one.slowest_operations is not None]
+    return Accelerator(
+        max(one.bandwidth for one in known),
+        max(most) if len(most) == len(known) else None,
+        min(one.slowest_bandwidth for one in known),
+        min(least) if len(least) == len(known) else None,
+    )
+
+
+def _figures(symptoms: Symptoms, name: str, evidence: Evidence) -> Accelerator | None:
+    """By the name and the memory of what is called so, by whoever named it, else by others."""
+    device, node = symptoms.device, symptoms.node
+    facts = LogFacts() if symptoms.log is None else symptoms.log.facts
+    sizes: tuple[int, ...] = ()
+    if evidence.source is Source.NODE:
+        label = "" if node is None else node.labels.get(MEMORY_LABEL, "")
+        sizes = (int(label) * MIB,) if label.isdecimal() else ()
+    elif isinstance(device, DeviceSnapshot) and name in _smi_names(device.name):
+        sizes = device.memory_sizes
+    return known_accelerator(name, sizes or facts.device_sizes.get(name, ()), facts.device_free.get(name, 0))
+
+
+def _all_sizes(symptoms: Symptoms) -> tuple[int, ...]:
+    """Of all devices that anybody saw."""
+    device = symptoms.device
+    if isinstance(device, DeviceSnapshot) and device.memory_sizes:
+        return device.memory_sizes
+    logged = {} if symptoms.log is None else symptoms.log.facts.device_sizes
+    return tuple(size for sizes in logged.values() for size in sizes)
+
+
+def _smi_names(name: str) -> tuple[str, ...]:
+    """``3 x NVIDIA L4 and NVIDIA T4``: two."""
+    return tuple(re.sub(r"^\d+ x ", "", name).split(" and "))
 
 
 def _part(symptoms: Symptoms) -> str | None:
@@ -146,7 +219,7 @@ def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
     found: list[tuple[tuple[str, ...], Evidence]] = []
     if symptoms.device is not None:
         evidence = next(iter(symptoms.device_evidence), Evidence(Source.DEVICE, symptoms.device.name[:LONGEST]))
-        found.append(((symptoms.device.name,), evidence))
+        found.append((_smi_names(symptoms.device.name), evidence))
     log = symptoms.log
     if log is not None:
         names = tuple(name for name in log.facts.devices if not _is_nameless(name))

@@ -117,7 +117,7 @@ class Roofline:
             said.append(f"{self.prefill.seen.tokens_per_s:,.4g} prompt tokens/s were seen {self.prefill.seen.basis}")
         if self.several is not None:
             said.append(self.several.sentence)
-        known = (self.devices.sentence, self._named, *self.doubts.sentences)
+        known = (self.devices.sentence, self._named, self.devices.doubt, *self.doubts.sentences)
         return (*said, *(one for one in known if one is not None))
 
     @property

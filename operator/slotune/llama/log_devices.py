@@ -7,9 +7,12 @@ of devices, in the plan for their memory, and when it loads a model.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DEVICE_LINE", "NAMED_LINE", "devices_found", "gpus_in_use"]
+__all__ = ["DEVICE_LINE", "NAMED_LINE", "device_free", "device_sizes", "devices_found", "gpus_in_use"]
+
+MIB: Final = 2**20
 
 _KINDS: Final = "CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|MTL|OpenCL|CANN|GPUOpenCL|OpenVINO"
 
@@ -28,6 +31,8 @@ _NAMED: Final = (
     rf"- (?:{_KINDS})\d+ \((?P<fitted>[^|\n]+?)\): +\d+ total",
     # the plan for their memory, "|   - CUDA0 (L4)   | 22565 = 21000 + ..."
     rf"\|   - (?:{_KINDS})\d* \((?P<planned>[^|\n]+)\) +\|",
+    # a row of SYCL's own table, "| 0| [level_zero:gpu:0]|  Intel Arc A770 Graphics|  12.55|  512| 1024|  32| 16225M|"
+    r"\| *\d+\| *\[(?:level_zero|opencl):gpu:\d+\]\| *(?P<sycl>[^|\n]+?) *\|",
 )
 _COUNTED: Final = rf"[Ff]ound (?P<count>[1-9]\d*) (?P<kind>{_KINDS}) devices"
 _BUFFER: Final = rf"(?P<buffer>(?:{_KINDS})\d+) +(?:compute|KV|RS|model) buffer size ="
@@ -44,7 +49,7 @@ _SOFTWARE: Final = re.compile(r"llvmpipe|SwiftShader|lavapipe|softpipe|Microsoft
 """Vulkan devices that are the processor."""
 _SOURCES: Final = (
     ("listed",),
-    ("init", "vulkan", "metal", "opencl"),
+    ("init", "vulkan", "metal", "opencl", "sycl"),
     ("used",),
     ("fitted",),
     ("planned",),
@@ -53,8 +58,19 @@ _SOURCES: Final = (
 )
 """The first that names a device counts: they spell the same one differently."""
 _PATTERN: Final = re.compile("|".join((*_NAMED, _COUNTED, _BUFFER)))
-_NUMBER: Final = re.compile(rf"(?P<kind>{_KINDS}|Device |ggml_vulkan: )(?P<number>\d+)")
+_NUMBER: Final = re.compile(rf"(?P<kind>{_KINDS}|Device |ggml_vulkan: |\| *)(?P<number>\d+)")
 _IN_USE: Final = frozenset({"used", "buffer"})
+_SIZED: Final = re.compile(
+    r"\bDevice \d+: (?P<init>[^,\n]+), [^\n]*?VRAM: (?P<init_mib>\d+) MiB"
+    rf"|- (?:{_KINDS})\d* *: (?P<listed>[^|\n]+?) \((?P<listed_mib>\d+) MiB, \d+ MiB free"
+    rf"|- (?:{_KINDS})\d+ \((?P<fitted>[^|\n]+?)\): +(?P<fitted_mib>\d+) total"
+    rf"|\|   - (?:{_KINDS})\d* \((?P<planned>[^|\n]+)\) +\| *(?P<planned_mib>\d+) ="
+    r"|\| *\d+\| *\[(?:level_zero|opencl):gpu:\d+\]\| *(?P<sycl>[^|\n]+?) *\|"
+    r"(?:[^|\n]*\|){4} *(?P<sycl_size>\d+)(?P<mb>M?)\|"
+    r"|ggml_metal_\w+: (?:found device|GPU name): +(?P<metal>[^\n]+)"
+    r"|recommendedMaxWorkingSetSize +=+ +(?P<working_set>\d+)(?:\.\d+)? MB"
+)
+_FREE: Final = re.compile(rf"using device (?:{_KINDS})\d* \(([^\n]+?)\)(?: \([^()\n]*\))? - (\d+) MiB free")
 
 
 def devices_found(text: str) -> tuple[str, ...]:
@@ -71,6 +87,37 @@ def devices_found(text: str) -> tuple[str, ...]:
         if names := tuple(name for kind in source for name in found.get(kind, ())):
             return tuple(name for name in names if not _SOFTWARE.search(name))
     return ()
+
+
+def device_sizes(text: str) -> Mapping[str, tuple[int, ...]]:
+    """Bytes of memory of each GPU that ``text`` names; several where GPUs of one name, or what says so, differ.
+
+    Of Apple's, which have the host's memory, what Metal lets programs take of it.
+    """
+    found: dict[str, dict[int, None]] = {}
+    metal: str | None = None
+    for match in _SIZED.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "metal":
+            metal = match["metal"].strip()
+        elif kind == "working_set":
+            if metal is not None:
+                found.setdefault(metal, {})[int(match[kind]) * 1_000_000] = None
+        elif kind == "mb":
+            unit = 1_000_000 if match["mb"] else 1
+            found.setdefault(match["sycl"], {})[int(match["sycl_size"]) * unit] = None
+        else:
+            name = kind.removesuffix("_mib")
+            found.setdefault(match[name].strip(), {})[int(match[kind]) * MIB] = None
+    return {name: tuple(sizes) for name, sizes in found.items()}
+
+
+def device_free(text: str) -> Mapping[str, int]:
+    """Bytes that were free on each GPU when a model was loaded, which is as much as it has at least."""
+    free: dict[str, int] = {}
+    for name, mib in _FREE.findall(text):
+        free[name] = max(free.get(name, 0), int(mib) * MIB)
+    return free
 
 
 def gpus_in_use(text: str) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slotune.llama.log_buffers import buffers, compute_buffers
-from slotune.llama.log_devices import devices_found, gpus_in_use
+from slotune.llama.log_devices import device_free, device_sizes, devices_found, gpus_in_use
 from slotune.llama.log_shape import ModelShape, model_shape
 
 __all__ = ["LogFacts", "parse_log"]
@@ -79,6 +79,10 @@ class LogFacts:
     """Weights of layers, one by one, that an argument (``-ot``, ``--cpu-moe``) kept in host memory."""
     devices: tuple[str, ...] = ()
     """GPUs that a back end found, whether anything lies on them or not: names, or ``2 CUDA devices`` without names."""
+    device_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Bytes of memory of each of these, as far as the log says; several where GPUs of one name differ."""
+    device_free: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that were free on each when a model was loaded."""
     gpus: int = 0
     """How many the model lies on, equal ones too; where the log does not say that, how many were found."""
     flash_attention_fallback: str | None = None
@@ -183,6 +187,8 @@ def parse_log(text: str) -> LogFacts:
         no_usable_gpu=bool(re.search(r"no usable GPU found|[Nn]ot compiled with GPU offload support", text)),
         kept_on_host=len(re.findall(r"\bblk\.\d+\.\S+ (?:\([^)\n]*\) )?buffer type overrid+en to CPU\b", text)),
         devices=devices_found(text),
+        device_sizes=device_sizes(text),
+        device_free=device_free(text),
         gpus=gpus_in_use(text),
         flash_attention_fallback=fallback[1].strip() if fallback else None,
         kernel_fallback=_word(r"no FlashAttention vector kernel compiled for K/V types (\S+?)[,\s]", text),

@@ -40,6 +40,8 @@ class DeviceSnapshot(DeviceFacts):
 
     memory_used_bytes: int | None = None
     """Most that was held on all devices together, by whomever; None when it does not say."""
+    memory_sizes: tuple[int, ...] = ()
+    """Bytes that each device has in all, each size once."""
     knows_clock_reasons: bool = False
     """Whether it says what holds the clocks; False: no ``clock_reasons`` mean nothing."""
     shows_server: bool = False
@@ -78,6 +80,7 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     return DeviceSnapshot(
         **{field.name: getattr(facts, field.name) for field in fields(DeviceFacts)},
         memory_used_bytes=max(used, default=None),
+        memory_sizes=tuple(dict.fromkeys(one.total_bytes for look in looks for one in look if one.total_bytes)),
         knows_clock_reasons=any(device.reasons is not None for look in looks for device in look),
         shows_server=bool(running),
         server_bytes=max((one.held_bytes for one in running if one.held_bytes is not None), default=None),

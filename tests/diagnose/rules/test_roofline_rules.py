@@ -53,6 +53,14 @@ def test_several_gpus_are_not_accused_of_waiting_for_each_other(split: str) -> N
     assert is_clear(decode.RULES, "SLT012", symptoms)
 
 
+def test_cards_of_one_name_are_held_against_the_slowest_that_it_may_be() -> None:
+    """GDDR6 of 448 GB/s or GDDR6X of 608: 25 ms a token would be long for the second."""
+    devices = ("NVIDIA GeForce RTX 3060 Ti",)
+    assert is_clear(decode.RULES, "SLT012", of(Asked(400, 200, 40), devices=devices))
+    slow = found(decode.RULES, "SLT012", of(Asked(400, 200, 30), devices=devices))
+    assert "can read what it needs in 10 ms" in slow.sentence
+
+
 def test_with_the_model_at_hand_it_is_not_asked_for() -> None:
     fast = replace(of(Asked(400, 200, 300)), model=MODEL)
     said = needs("SLT012", fast)

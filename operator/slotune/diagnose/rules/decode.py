@@ -50,7 +50,7 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
     if seen is None or not seen.alone or seen.is_mean or seen.tokens_per_s <= 0:
         return Undecided("--probe: the speed of one request alone")
     # Devices that share each matrix wait for each other: of these, one alone is what is sure.
-    step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once / at_most
+    step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once * roofline.devices.slower_reading / at_most
     usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
     if step <= usual and roofline.decode.needs is not None:
         return Undecided(roofline.decode.needs)

@@ -58,7 +58,8 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
         return Undecided("--probe: how fast one prompt is read alone")
     tokens = _tokens(symptoms)
     # GPUs that take turns read a short prompt one after the other.
-    took, floor = _taken_s(tokens / seen.tokens_per_s, symptoms), roofline.devices.in_turn * tokens / at_most
+    slowest = at_most / (roofline.devices.in_turn * roofline.devices.slower_computing)
+    took, floor = _taken_s(tokens / seen.tokens_per_s, symptoms), tokens / slowest
     usual = TIMES_THE_FLOOR * times_the_usual(symptoms, roofline) * floor + BESIDE_S
     if took <= usual and roofline.prefill.needs is not None:
         return Undecided(roofline.prefill.needs)

@@ -21,7 +21,8 @@ from slotune.llama.log_ending import ending_of
 from slotune.llama.log_facts import fact_lines
 from slotune.llama.log_lines import LogFacts, parse_log
 from slotune.llama.log_mixing import MIXED, MOST_TURNS, Mixing
-from slotune.llama.log_old_builds import IK_LLAMA, LAST_BUILD, LAST_OLD_S
+from slotune.llama.log_notes import notes_on
+from slotune.llama.log_old_builds import IK_LLAMA, LAST_OLD_S
 from slotune.llama.log_pieces import Clock, Excerpt, Piece
 from slotune.llama.log_requests import RequestTotals
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
@@ -30,23 +31,15 @@ from slotune.llama.log_topics import DEBUG, LineKind, Mark, Shapes, quote, quote
 __all__ = ["ServerLog"]
 
 START_BYTES: Final = 256 << 10
+"""Of a start: its first lines, which say how it came up."""
 TAIL_BYTES: Final = 64 << 10
+"""Of the last lines, which say how it ended."""
 
 _LATE: Final = (Topic.KERNEL_FALLBACK, Topic.FLASH_ATTENTION_FALLBACK, Topic.SPECULATION_FAILED)
 """What is only said at the first computation, which may be after the server said that it was up."""
 
 _VERBOSITY = re.compile(r"verbosity = (\d{1,3}) \(adjust with")
 """Said at 3 and above; below, and by older builds, the lines themselves must tell."""
-
-_OLD: Final = (
-    f"its lines are written as builds until September 2024 did (about b{LAST_BUILD}): what those do not say is left "
-    "open, and what to try is said in the flags of today's builds"
-)
-_IK: Final = (
-    f"it is {IK_LLAMA}'s, a fork that still writes as llama.cpp did until September 2024, and counts its builds on its "
-    "own: what it does not say is left open, and what to try is said in the flags of today's llama.cpp, so compare "
-    "them with its --help"
-)
 
 
 class _Since:
@@ -227,16 +220,7 @@ class ServerLog:
         """What the lines so far tell."""
         since = self._since
         if self._was_mixed or since.mixed or self._mixing.certain:
-            return LogStory(
-                source=source,
-                facts=LogFacts(),
-                lines=self._lines,
-                size_bytes=self.size_bytes,
-                server_lines=self._of_server,
-                engine_lines=self._of_engine,
-                mixed=True,
-                notes=(MIXED,),
-            )
+            return self._mixed_story(source)
         facts, text, quoted = self._facts()
         failure, failure_line = self._failure()
         seen = dict(since.seen)
@@ -269,7 +253,20 @@ class ServerLog:
             earlier_failure_line=self._earlier[1],
             server_lines=self._of_server,
             engine_lines=self._of_engine,
-            notes=(*((_IK if is_fork else _OLD,) if since.old else ()), *_left_out(since.totals.unreadable)),
+            notes=notes_on(is_old=since.old, is_fork=is_fork, unreadable=since.totals.unreadable),
+        )
+
+    def _mixed_story(self, source: str) -> LogStory:
+        """Of lines of which nothing may be judged."""
+        return LogStory(
+            source=source,
+            facts=LogFacts(),
+            lines=self._lines,
+            size_bytes=self.size_bytes,
+            server_lines=self._of_server,
+            engine_lines=self._of_engine,
+            mixed=True,
+            notes=(MIXED,),
         )
 
     def _verbosity(self, text: str) -> int | None:
@@ -278,14 +275,6 @@ class ServerLog:
         if self._since.old and self._since.level < DEBUG:
             return None  # that it does not say what builds of today say at this level means nothing
         return self._since.level or None
-
-
-def _left_out(lines: int) -> tuple[str, ...]:
-    """Of lines with a time that is no number."""
-    if not lines:
-        return ()
-    who = "line has a time" if lines == 1 else "lines have times"
-    return (f"{lines} {who} that can't be read (nan, say): the requests that they are of are left out",)
 
 
 def _is_unsaid(value: object) -> bool:

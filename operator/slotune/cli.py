@@ -397,6 +397,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         gpu_class=args.gpu_class,
         bandwidth=args.bandwidth,
         price_per_hour=args.price_per_hour,
+        everything=args.all,
     )
     if asked.deployment is None:
         return diagnose(asked, args.output)

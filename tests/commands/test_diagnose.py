@@ -280,6 +280,33 @@ def test_a_server_is_only_read_unless_a_probe_is_wanted(capsys: pytest.CaptureFi
     assert SECRET not in json.dumps(shown)
 
 
+IDLE = {**METRICS, "requests_processing": 0, "requests_deferred": 0}
+STEADY = {**PROPS, "chat_template": "{% for m in messages %}{{ m }}{% endfor %}"}
+
+
+def test_an_idle_server_that_is_well_fits_on_a_screen_and_is_not_called_healthy_by_its_address_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with serving(stand_in({"/metrics": page(IDLE), "/props": said(STEADY)})) as url:
+        assert main(["diagnose", "--url", url]) == 0
+        short = capsys.readouterr().out
+        assert main(["diagnose", "--url", url, "--all"]) == 0
+        whole = capsys.readouterr().out
+        (server,) = document(capsys, "--url", url)["servers"]
+    assert len(short.splitlines()) <= 25
+    assert max(map(len, (short + whole).splitlines())) <= 100
+    assert server["healthy"] is None
+    assert "nothing to change" not in short
+    assert "but that is less than half, so it is not called healthy" in " ".join(short.split())
+    unseen = " ".join(short.partition("not looked at")[2].partition("\n\n")[0].split())
+    assert unseen.startswith("GPU, Kernels, ")
+    first = short.partition("What would decide more\n")[2].splitlines()[0]
+    assert first.startswith("   --log FILE (from its start on, with -lv 4, with requests in it): up to ")
+    assert "is the GPU used, and for all layers?" in whole
+    assert len(server["checklist"]) == 15
+
+
 def test_findings_do_not_change_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     """Nine requests wait in both looks, while both slots are busy."""
     slots = [{"id": n, "n_ctx": 4096, "is_processing": True, "id_task": n} for n in range(2)]

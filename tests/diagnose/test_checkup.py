@@ -71,8 +71,10 @@ def test_every_item_of_the_checklist_is_answered_in_its_order() -> None:
     assert [one.item for one in checkup.checked] == list(Item)
 
 
-def test_what_would_decide_is_said_once() -> None:
-    assert checked(check_up(SERVER, [rule(OPEN), rule(OPEN)]), Item.GPU).undecided == (OPEN,)
+def test_what_would_decide_is_said_once_and_counted_for_each_rule() -> None:
+    one = checked(check_up(SERVER, [rule(OPEN), rule(CLEAR), rule(OPEN)]), Item.GPU)
+    assert one.undecided == (OPEN,)
+    assert one.open == (OPEN, OPEN)
 
 
 def test_a_rule_sees_the_symptoms_and_nothing_else() -> None:
@@ -98,6 +100,47 @@ def test_a_rule_sees_the_symptoms_and_nothing_else() -> None:
 def test_a_server_with_nothing_above_info_is_healthy(severities: Sequence[Severity], want: bool | None) -> None:
     rules = [rule(finding(number, severity=severity)) for number, severity in enumerate(severities)]
     assert check_up(SERVER, rules).is_healthy is want
+
+
+EIGHT = tuple(Item)[:8]
+UNOWED = Clear("no speed is owed to users", unasked=True)
+
+
+def about_all(said: Clear, *items: Item) -> list[Rule]:
+    """A rule of each item: ``said`` for these, and no decision for the others."""
+    return [rule(said if item in items else OPEN, item) for item in Item]
+
+
+def test_a_server_is_healthy_when_half_of_the_questions_were_looked_at_however_many_rules_they_have() -> None:
+    assert check_up(SERVER, about_all(CLEAR, *EIGHT)).is_healthy is True
+    assert check_up(SERVER, about_all(CLEAR, *EIGHT[1:])).is_healthy is None
+    many_of_one = [rule(CLEAR, Item.HEALTH)] * 40
+    assert check_up(SERVER, [*about_all(CLEAR, *EIGHT[1:]), *many_of_one]).is_healthy is True, "an eighth question"
+    assert check_up(SERVER, [*about_all(CLEAR, *EIGHT[2:]), *many_of_one]).is_healthy is None
+    still_open = [rule(OPEN, Item.GPU)] * 40
+    assert check_up(SERVER, [*about_all(CLEAR, *EIGHT), *still_open]).is_healthy is True
+
+
+def test_that_nothing_is_owed_is_no_look_at_the_server() -> None:
+    one = check_up(SERVER, [*about_all(CLEAR, *EIGHT[1:]), rule(UNOWED, Item.LOAD)])
+    assert (checked(one, Item.LOAD).decided, checked(one, Item.LOAD).looked_at) == (1, False)
+    assert one.is_healthy is None
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        pytest.param(OPEN, None, id="nobody knows"),
+        pytest.param(CLEAR, True, id="on its GPU"),
+        pytest.param(finding(severity=Severity.INFO), True, id="on the CPU, which may be meant"),
+    ],
+)
+def test_a_server_is_not_healthy_until_something_shows_where_its_model_is_computed(
+    said: Finding | Clear | Undecided, want: bool | None
+) -> None:
+    one = check_up(SERVER, [*about_all(CLEAR, *Item), Rule("SLT001", Item.GPU, lambda _: said, tells_place=True)])
+    assert one.is_healthy is want
+    assert bool(one.doubt) is (want is None)
 
 
 def test_what_explains_most_comes_first_within_what_is_wrong() -> None:

@@ -72,12 +72,37 @@ What would decide the rest
 """
 
 
-def said(*servers: Examined, width: int = 80, notes: tuple[str, ...] = ()) -> str:
-    return plain(checkup_text(servers, width=width, notes=notes))
+FOLDED_80 = """
+Checklist (--all shows each check)
+   found          Queue (SLT050), Health (SLT113)
+   clear          GPU, Threads
+   not looked at  Kernels, Batch, Memory, Reuse, Sampling, Template, Logging,
+                  Device, Build, Client, Load
+
+What would decide more
+   slotune bench -f MANIFEST --url URL (it takes a measurement under load): up
+   to 8 checks of Batch, Reuse, Sampling, Template, Logging, Build, Client, Load
+   a log (from its start on, with -lv 4): up to 2 checks of Kernels, Memory
+   --nvidia-smi FILE, of nvidia-smi -q while it works: up to 1 check of Device
+"""
+
+
+def said(*servers: Examined, width: int = 80, notes: tuple[str, ...] = (), everything: bool = False) -> str:
+    return plain(checkup_text(servers, width=width, notes=notes, everything=everything))
+
+
+def wanted(one: Examined) -> str:
+    """What would decide the rest, by each check."""
+    return said(one, everything=True).partition("What would decide the rest\n")[2]
 
 
 def test_a_busy_server_at_80_columns() -> None:
-    assert said(busy()) == BUSY_80
+    assert said(busy(), everything=True) == BUSY_80
+
+
+def test_its_checklist_is_folded_unless_everything_is_wanted() -> None:
+    findings = BUSY_80.partition("\nChecklist\n")[0]
+    assert said(busy()) == findings + FOLDED_80
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
@@ -85,7 +110,9 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     name = "a-very-long-name-of-a-pod-" * 4
     long = found(evidence=[Evidence(Source.LOG, "x" * 300, 1), Evidence(Source.PROPS, "word " * 60)])
     one = examined(Symptoms(name, log=replace(LOG, source=name), server=LOOK), of(long))
-    assert max(len(line) for line in said(one, busy(), width=width, notes=("word " * 50,)).splitlines()) <= width
+    for everything in (False, True):
+        text = said(one, busy(), width=width, notes=("word " * 50,), everything=everything)
+        assert max(len(line) for line in text.splitlines()) <= width
 
 
 def test_what_a_restart_leaves_out_is_said_where_the_log_is_counted() -> None:
@@ -100,8 +127,8 @@ def test_what_a_restart_leaves_out_is_said_where_the_log_is_counted() -> None:
 
 def test_a_healthy_server_has_nothing_to_change() -> None:
     text = said(healthy())
-    assert "nothing to change: 15 of 15 checks made\n" in text
-    assert "What would decide the rest" not in text
+    assert "nothing to change: 15 of 15 questions looked at, 15 of 15 checks made\n" in text
+    assert "What would decide" not in text + said(healthy(), everything=True)
 
 
 def test_what_is_only_worth_knowing_leaves_nothing_to_change_and_is_told_briefly() -> None:
@@ -119,12 +146,18 @@ def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
 
 
 def test_a_server_of_which_little_could_be_looked_at_is_not_called_healthy_either() -> None:
-    few = examined(Symptoms("chat.log", log=LOG), clear(Item.GPU, "x"), *[undecided(Item.BATCH, "--probe")] * 9)
+    others = [undecided(item, "--probe") for item in (Item.BATCH, Item.BATCH, Item.REUSE, Item.CLIENT)]
+    few = examined(Symptoms("chat.log", log=LOG), clear(Item.GPU, "x"), *others)
     text = " ".join(said(few).split())
-    assert "nothing found in what could be looked at: only 1 of 10 checks made, too few to call it healthy" in text
+    assert (
+        "nothing found in what was looked at (1 of 15 questions, 1 of 5 checks), but that is less than half, so it is "
+        "not called healthy" in text
+    )
     assert "nothing to change" not in text
     document = checkup_document([few, healthy()])
     assert (document["healthy"], document["servers"][0]["healthy"]) == (None, None)
+    assert document["servers"][0]["doubt"] == "that is less than half"
+    assert (document["servers"][0]["questions_looked_at"], document["servers"][1]["doubt"]) == (1, None)
     assert checkup_document([few, busy()])["healthy"] is False
     assert checkup_document([healthy()])["healthy"] is True
 
@@ -141,8 +174,9 @@ def test_figures_without_a_name_are_no_class_of_gpu() -> None:
 
 def test_an_item_that_is_undecided_says_how_far_it_was_looked_at() -> None:
     one = examined(Symptoms("pod", log=LOG), clear(Item.GPU, "on the GPU"), undecided(Item.GPU, "--probe"))
-    assert "nothing to change: 1 of 2 checks made, 1 could not be decided from this\n" in said(one)
-    assert "is the GPU used, and for all layers? (1 of 2 checks clear)" in " ".join(said(one).split())
+    assert "nothing to change: 1 of 15 questions looked at, 1 of 2 checks made\n" in said(one)
+    assert "   clear so far   GPU 1 of 2 checks\n" in said(one)
+    assert "is the GPU used, and for all layers? (1 of 2 checks clear)" in " ".join(said(one, everything=True).split())
 
 
 def test_what_keeps_several_pages_away_is_said_once() -> None:
@@ -161,8 +195,11 @@ def test_what_would_decide_most_is_named_first_with_what_it_decides() -> None:
         undecided(Item.TEMPLATE, "--probe"),
         undecided(Item.CLIENT, "--probe, sent the way that users' requests go"),
     )
-    needs = said(one).partition("What would decide the rest\n")[2]
-    assert "   --url URL --probe: Template, Client\n   something that nobody else needs: Health\n" in needs
+    assert "   --url URL --probe: Template, Client\n   something that nobody else needs: Health\n" in wanted(one)
+    assert (
+        "   --url URL --probe: up to 2 checks of Template, Client\n"
+        "   something that nobody else needs: up to 1 check of Health\n" in said(one)
+    )
 
 
 def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
@@ -171,7 +208,8 @@ def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
         undecided(Item.REUSE, "--probe: it sends one prompt twice"),
         undecided(Item.REUSE, "--probe, or its arguments: --deployment NAME shows them"),
     )
-    assert "   --url URL --probe: Reuse\n" in said(one)
+    assert "   --url URL --probe: Reuse\n" in wanted(one)
+    assert "   --url URL --probe: up to 2 checks of Reuse\n" in said(one)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +226,7 @@ def test_an_item_is_named_once_for_what_two_of_its_checks_need() -> None:
 )
 def test_what_was_given_already_is_not_asked_for_again(needs: str, want: str) -> None:
     one = examined(Symptoms("pod", server=LOOK, probe=PROBE), undecided(Item.BATCH, needs))
-    text = " ".join(said(one).partition("What would decide the rest\n")[2].split())
+    text = " ".join(wanted(one).split())
     assert want in text
     assert "--probe" not in text
     assert "--url," not in json.dumps(checkup_document([one]))
@@ -196,9 +234,9 @@ def test_what_was_given_already_is_not_asked_for_again(needs: str, want: str) ->
 
 def test_no_item_is_left_without_what_would_decide_it() -> None:
     one = busy()
-    needs = said(one).partition("What would decide the rest\n")[2]
     open_items = [item.item.value[0] for item in one.checkup.checked if item.outcome is Outcome.UNDECIDED]
-    assert [name for name in open_items if name not in needs] == []
+    for needs in (wanted(one), said(one).partition("What would decide more\n")[2]):
+        assert [name for name in open_items if name not in needs] == []
 
 
 def test_each_server_has_a_block_and_what_could_not_be_read_is_said_once() -> None:
@@ -323,7 +361,7 @@ def test_a_pod_that_is_not_ready_is_not_called_healthy_and_its_reasons_are_in_th
     pod = PodFacts("chat-0", image="i", ready=False, phase="Pending", restarts=2, events=(waits, words))
     one = examined(Symptoms("chat-0", pod=pod, log=LOG), clear(Item.GPU, "on the GPU"))
     text = " ".join(said(one).split())
-    assert "but its pod is not ready, so it is not called healthy: 1 of 1 check made" in text
+    assert "looked at (1 of 15 questions, 1 of 1 check), but its pod is not ready, so it is not called healthy" in text
     document = checkup_document([one])["servers"][0]
     assert document["healthy"] is None
     assert document["looked_at"]["pod"] == {

@@ -63,6 +63,8 @@ class Asked:
     gpu_class: str | None = None
     bandwidth: str | None = None
     price_per_hour: str | None = None
+    everything: bool = False
+    """The whole checklist, not only what it comes to."""
 
     def check(self) -> None:
         """Refuse what does not go together.
@@ -152,7 +154,7 @@ def run_diagnosis(asked: Asked, output: str, look: Callable[[Asked, Helps], Look
         agreed = [without_contradictions(helps.added_to(symptoms)) for symptoms in looked.servers]
         examined = [_examine(symptoms) for symptoms, _ in agreed]
         left_out = [note for _, notes in agreed for note in notes]
-        _print(examined, (*helps.notes, *looked.notes, *left_out), output)
+        _print(examined, (*helps.notes, *looked.notes, *left_out), output, everything=asked.everything)
     except KeyboardInterrupt:
         sys.stderr.write("slotune: stopped; nothing was changed\n")
         return ExitCode.INTERRUPTED
@@ -225,10 +227,11 @@ def _examine(symptoms: Symptoms) -> Examined:
     return Examined(symptoms, check_up(symptoms, ALL_RULES), sections_of(symptoms))
 
 
-def _print(examined: Sequence[Examined], notes: Sequence[str], output: str) -> None:
+def _print(examined: Sequence[Examined], notes: Sequence[str], output: str, *, everything: bool) -> None:
     if output == "table":
         console = Console(highlight=False)
-        console.print(checkup_text(examined, width=console.width, notes=notes), soft_wrap=True)
+        text = checkup_text(examined, width=console.width, notes=notes, everything=everything)
+        console.print(text, soft_wrap=True)
         return
     now = datetime.now(UTC).isoformat(timespec="seconds")
     document = checkup_document(examined, notes=notes, generated_at=now, version=__version__)

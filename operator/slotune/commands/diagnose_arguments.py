@@ -17,8 +17,8 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "diagnose",
         help="say why a server is slow, and what to change",
         description="Look at a running llama-server, at its log, or at a Deployment of a cluster, and say where the "
-        "time goes: findings with their evidence, what explains most first, then the checklist of a slow prompt with "
-        "what could not be decided and what would decide it. Nothing is changed. The exit code is 0 whatever is found.",
+        "time goes: findings with their evidence, what explains most first, then what else was looked at, what was "
+        "not, and what would decide it. Nothing is changed. The exit code is 0 whatever is found.",
     )
     # A value such as -3G is a wrong number, told by whoever reads it, and no unknown option.
     diagnose._negative_number_matcher = re.compile(r"-[.0-9]")
@@ -47,6 +47,12 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     diagnose.add_argument(
         "-o", "--output", choices=("table", "json", "yaml"), default="table", help="what is printed (%(default)s)"
+    )
+    diagnose.add_argument(
+        "--all",
+        action="store_true",
+        help="print each item of the checklist with what decided it, and all that would decide the rest; without it "
+        "they are folded to a few lines (json and yaml always have everything)",
     )
     return diagnose
 

@@ -2,6 +2,10 @@
 
 A rule is a pure function of the symptoms. An item of the checklist counts as found when any of its rules found
 something, as undecided when any of them could not decide, and as clear only when all of them said so.
+
+Whoever hears that a server is healthy stops looking, so that takes more than that nothing was found: a server that
+serves, at least half of the questions looked at, and something that shows where its model is computed. How many rules
+there are does not matter for it: a question with ten rules is no more looked at than one with a single rule.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from slotune.diagnose.symptoms import ServerLook, Symptoms
 __all__ = ["ENOUGH", "NOT_ASKED", "UNCOUNTED", "Checked", "Checkup", "Outcome", "Rule", "check_up", "order"]
 
 
-ENOUGH: Final = 0.3
-"""Of the checks must be decided before a server is called healthy: a whole log at the default level with a few
-requests decides 23 of 57, one of a start alone 17."""
-
+ENOUGH: Final = 0.5
+"""Of the checklist's items must be looked at before a server is called healthy. Of 15, a log with -lv 4 shows 10 after
+the start and 12 with requests, one at the default level 6 and 9; an idle server shows 3 or 4 by its address and 5 or 6
+with a probe, a busy one 7 or 8."""
 
 NOT_ASKED: Final = "not asked: "
 """How a refusal begins of a server that never heard the question (``ServerLook.refused``)."""
@@ -44,6 +48,8 @@ class Rule:
     """Entry of the catalogue that it can find; of a server that ended it may find the entry of why instead."""
     item: Item
     check: Callable[[Symptoms], Finding | Clear | Undecided]
+    tells_place: bool = False
+    """Whether its decision tells where the model is computed, or that it is about as fast as its device allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class Checked:
     clear: tuple[Clear, ...]
     undecided: tuple[Undecided, ...]
     """Each need once."""
+    open: tuple[Undecided, ...]
+    """One for each rule that could not tell, in their order."""
     checks: int
     """Rules that were asked."""
 
@@ -63,6 +71,11 @@ class Checked:
     def decided(self) -> int:
         """Rules that could tell."""
         return len(self.findings) + len(self.clear)
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether anything of the server was looked at for it, however little."""
+        return bool(self.findings) or any(not clear.unasked for clear in self.clear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +87,15 @@ class Checkup:
     checked: tuple[Checked, ...]
     """One per item, in the checklist's order."""
     doubt: str = ""
-    """Why it can't be called healthy however much could be decided: nobody was seen to be served. Empty: it can."""
+    """Why it can't be called healthy though nothing was found: nobody was seen to be served, or too little could be
+    looked at. Empty: it can."""
 
     @property
     def is_healthy(self) -> bool | None:
-        """Whether nothing above ``Info`` was found; None when too little could be looked at to say so."""
+        """Whether nothing above ``Info`` was found; None when that is not enough to say so."""
         if any(finding.severity is not Severity.INFO for finding in self.findings):
             return False
-        if self.doubt:
-            return None
-        decided, whole = (sum(one.decided for one in self.checked), sum(one.checks for one in self.checked))
-        return True if decided and decided >= ENOUGH * whole else None
+        return None if self.doubt else True
 
 
 def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
@@ -94,14 +105,27 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
     for item in Item:
         own = [result for rule, result in said if rule.item is item]
         findings = tuple(one for one in own if isinstance(one, Finding))
-        undecided = tuple(dict.fromkeys(one for one in own if isinstance(one, Undecided)))
+        still_open = tuple(one for one in own if isinstance(one, Undecided))
+        undecided = tuple(dict.fromkeys(still_open))
         outcome = Outcome.FOUND if findings else Outcome.UNDECIDED if undecided or not own else Outcome.CLEAR
         clear = tuple(one for one in own if isinstance(one, Clear))
-        checked.append(Checked(item, outcome, order(findings), clear, undecided, len(own)))
-    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked), _doubt(symptoms))
+        checked.append(Checked(item, outcome, order(findings), clear, undecided, still_open, len(own)))
+    placing = [result for rule, result in said if rule.tells_place]
+    is_placed = not placing or any(not isinstance(result, Undecided) for result in placing)
+    doubt = _unseen(symptoms) or _too_little(checked) or ("" if is_placed else NO_PLACE)
+    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked), doubt)
 
 
-def _doubt(symptoms: Symptoms) -> str:
+NO_PLACE: Final = "nothing shows where its model is computed"
+
+
+def _too_little(checked: Sequence[Checked]) -> str:
+    asked = [one for one in checked if one.checks]
+    seen = sum(one.looked_at for one in asked)
+    return "" if seen and seen >= ENOUGH * len(asked) else "that is less than half"
+
+
+def _unseen(symptoms: Symptoms) -> str:
     """Many checks are decided by arguments or limits alone, which say nothing of how it is now."""
     server, pod, log = symptoms.server, symptoms.pod, symptoms.log
     if pod is not None and (pod.ready is False or (pod.ready is None and pod.phase == "Pending")):

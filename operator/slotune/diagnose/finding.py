@@ -96,6 +96,8 @@ class Clear:
 
     sentence: str
     evidence: tuple[Evidence, ...] = ()
+    unasked: bool = False
+    """Nothing is owed by which it could be one, so nothing of the server was looked at."""
 
 
 @dataclass(frozen=True, slots=True)

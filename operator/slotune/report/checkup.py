@@ -2,7 +2,8 @@
 
 A finding tells everything that a person needs to act on it, in the same order each time: what was seen, what it rests
 on, why it costs time, what to try, what not, how to see that it helped. What could not be decided is named together
-with what would decide it: an item that nobody looked at is no clean bill of health.
+with what would decide it: an item that nobody looked at is no clean bill of health. Most of a checklist says that
+nothing is wrong or that nobody looked, so it is folded to a few lines unless all of it is wanted.
 """
 
 from __future__ import annotations
@@ -14,26 +15,22 @@ from typing import Any
 
 from rich.text import Text
 
-from slotune.diagnose.checkup import Checked, Checkup, Outcome
+from slotune.diagnose.checkup import Checkup
 from slotune.diagnose.finding import Cost, Finding, Severity
 from slotune.diagnose.symptoms import UNNAMED, ServerLook, Symptoms
 from slotune.llama.log_story import LogStory
-from slotune.report.checkup_needs import means_of
-from slotune.report.columns import Column, Columns, labelled, printable
+from slotune.report.checkup_folded import Open
+from slotune.report.checkup_list import INDENT, folded_list, indented, whole_list
+from slotune.report.columns import labelled, printable
 from slotune.report.figures import duration, finite, percent, plural, seconds, sentence, size
 from slotune.report.redaction import said_in_public
 
 __all__ = ["Examined", "Section", "checkup_text", "cost_words"]
 
-INDENT = 3
 LABEL_WIDTH = 14
 """Of the parts of a finding, indent included."""
-OUTCOME_WIDTH, ITEM_WIDTH = 9, 9
-NEEDS_LOAD = "slotune bench -f MANIFEST --url URL (it takes a measurement under load)"
-"""What decides an item that no look can decide."""
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold"}
-_OUTCOME_STYLES = {Outcome.FOUND: "yellow", Outcome.CLEAR: "green", Outcome.UNDECIDED: "dim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +44,10 @@ class Section:
     lines: tuple[str, ...]
     document: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The same as JSON values."""
+    brief: tuple[str, ...] | None = None
+    """The lines where not everything is wanted; none at all for what is not known. None: they are short enough."""
+    needs: str = ""
+    """What would tell more, where little is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,21 @@ class Examined:
     sections: tuple[Section, ...] = ()
 
 
-def checkup_text(examined: Sequence[Examined], *, width: int, notes: Sequence[str] = ()) -> Text:
-    """One block per server, after what could not be looked at; no line is longer than ``width``."""
+def checkup_text(
+    examined: Sequence[Examined], *, width: int, notes: Sequence[str] = (), everything: bool = False
+) -> Text:
+    """One block per server, after what could not be looked at; no line is longer than ``width``.
+
+    Args:
+        everything: the checklist with all that was decided and by what, and what would decide each of the rest.
+    """
     said = [labelled("Note", [said_in_public(note)], width=width, label_width=LABEL_WIDTH) for note in notes]
-    blocks = [*([Text("\n").join(said)] if said else []), *(Text("\n").join(_server(one, width)) for one in examined)]
+    blocks = [Text("\n").join(said)] if said else []
+    blocks += [Text("\n").join(_server(one, width, everything=everything)) for one in examined]
     return Text("\n\n").join(blocks)
 
 
-def _server(one: Examined, width: int) -> list[Text]:
+def _server(one: Examined, width: int, *, everything: bool) -> list[Text]:
     checkup = one.checkup
     name = printable(one.symptoms.name)
     seen = [" · ".join(_looked_at(one.symptoms))]
@@ -77,12 +85,19 @@ def _server(one: Examined, width: int) -> list[Text]:
         blocks += [Text(), *_finding(number, finding, width)]
     if briefly := [finding for finding in checkup.findings if finding.severity is Severity.INFO]:
         blocks += [Text(), Text("Worth knowing", "bold"), *(_brief(finding, width) for finding in briefly)]
-    for section in one.sections:
-        blocks += [Text(), labelled(section.title, [said_in_public(line) for line in section.lines], width=width)]
-    blocks += [Text(), Text("Checklist", "bold"), *_checklist(checkup, width)]
-    if needs := _needs(checkup, one.symptoms):
-        blocks += [Text(), Text("What would decide the rest", "bold")]
-        blocks += [_indented(f"{need}: {', '.join(items)}", width) for need, items in needs.items()]
+    blocks += _sections(one.sections, width, everything=everything)
+    if everything:
+        return [*blocks, *whole_list(checkup, one.symptoms, width)]
+    beside = [Open(section.title, section.needs, is_check=False) for section in one.sections if section.needs]
+    return [*blocks, *folded_list(checkup, one.symptoms, beside, width)]
+
+
+def _sections(sections: Sequence[Section], width: int, *, everything: bool) -> list[Text]:
+    blocks = []
+    for section in sections:
+        lines = section.lines if everything or section.brief is None else section.brief
+        if lines:
+            blocks += [Text(), labelled(section.title, [said_in_public(line) for line in lines], width=width)]
     return blocks
 
 
@@ -93,21 +108,15 @@ def _headline(checkup: Checkup) -> str:
         order = ", the one that explains most first" if wrong > 1 else ""
         return f"{plural(wrong, 'finding')}{order}"
     decided = sum(checked.decided for checked in checkup.checked)
-    whole = sum(checked.checks for checked in checkup.checked)
     if not decided:
         return "nothing found, but nothing could be decided from this either"
+    whole = sum(checked.checks for checked in checkup.checked)
+    seen = sum(checked.looked_at for checked in checkup.checked)
+    questions, checks = plural(len(checkup.checked), "question"), plural(whole, "check")
     if checkup.doubt:
-        return (
-            f"nothing found in what could be looked at, but {checkup.doubt}, so it is not called healthy: {decided} of "
-            f"{plural(whole, 'check')} made"
-        )
-    if checkup.is_healthy is None:
-        return (
-            f"nothing found in what could be looked at: only {decided} of {plural(whole, 'check')} made, too few "
-            "to call it healthy"
-        )
-    rest = "" if decided == whole else f", {whole - decided} could not be decided from this"
-    return f"nothing to change: {decided} of {plural(whole, 'check')} made{rest}"
+        much = f"{seen} of {questions}, {decided} of {checks}"
+        return f"nothing found in what was looked at ({much}), but {checkup.doubt}, so it is not called healthy"
+    return f"nothing to change: {seen} of {questions} looked at, {decided} of {checks} made"
 
 
 def _looked_at(symptoms: Symptoms) -> list[str]:
@@ -202,43 +211,7 @@ def cost_words(cost: Cost) -> str:
 
 
 def _brief(finding: Finding, width: int) -> Text:
-    return _indented(f"{finding.id} {finding.code}: {said_in_public(finding.sentence)} (--explain {finding.id})", width)
-
-
-def _checklist(checkup: Checkup, width: int) -> list[Text]:
-    columns = Columns((Column("", OUTCOME_WIDTH), Column("", ITEM_WIDTH)), "", width)
-    return [
-        columns.row(
-            (checked.outcome.value.lower(), checked.item.value[0]),
-            _checked_words(checked),
-            styles=[_OUTCOME_STYLES[checked.outcome], "", ""],
-        )
-        for checked in checkup.checked
-    ]
-
-
-def _checked_words(checked: Checked) -> str:
-    _, question = checked.item.value
-    if checked.outcome is Outcome.FOUND:
-        return ", ".join(f"{finding.id} {finding.code}" for finding in checked.findings)
-    if checked.outcome is Outcome.CLEAR:
-        return said_in_public("; ".join(dict.fromkeys(clear.sentence for clear in checked.clear)))
-    return f"{question} ({checked.decided} of {checked.checks} checks clear)" if checked.decided else question
-
-
-def _needs(checkup: Checkup, symptoms: Symptoms) -> dict[str, list[str]]:
-    """What would decide more, the most useful first: ``--probe`` to ``[Batch, Reuse]``."""
-    needs: dict[str, list[str]] = {}
-    for checked in checkup.checked:
-        if checked.outcome is Outcome.UNDECIDED and not checked.undecided:
-            needs.setdefault(NEEDS_LOAD, []).append(checked.item.value[0])
-        for one in checked.undecided:
-            needs.setdefault(means_of(one.needs, symptoms), []).append(checked.item.value[0])
-    return {means: list(dict.fromkeys(items)) for means, items in sorted(needs.items(), key=lambda one: -len(one[1]))}
-
-
-def _indented(words: str, width: int) -> Text:
-    return labelled("", [words], width=width, label_width=INDENT)
+    return indented(f"{finding.id} {finding.code}: {said_in_public(finding.sentence)} (--explain {finding.id})", width)
 
 
 def _wrapped(words: str, width: int, *, hanging: int = 0) -> list[str]:

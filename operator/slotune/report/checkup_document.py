@@ -50,8 +50,10 @@ def _server(one: Examined) -> dict[str, Any]:
     return {
         "name": one.symptoms.name,
         "healthy": one.checkup.is_healthy,
+        "doubt": one.checkup.doubt if one.checkup.is_healthy is None else None,
         "questions": len(checked),
         "questions_decided": sum(item.outcome is not Outcome.UNDECIDED for item in checked),
+        "questions_looked_at": sum(item.looked_at for item in checked),
         "checks": sum(item.checks for item in checked),
         "checks_decided": sum(item.decided for item in checked),
         "looked_at": _looked_at(one.symptoms),

@@ -7,7 +7,7 @@ from typing import Any
 from slotune.diagnose.request_cost import RequestCost, request_cost_of
 from slotune.diagnose.roofline import Bound, Roofline, roofline_of
 from slotune.diagnose.roofline_many import Many
-from slotune.diagnose.speeds import decode_speed, prefill_speed
+from slotune.diagnose.speeds import Speed, decode_speed, prefill_speed
 from slotune.diagnose.symptoms import Symptoms
 from slotune.report.checkup import Section
 from slotune.report.figures import finite, sentence, speed
@@ -29,19 +29,26 @@ def _unbounded(needs: str, symptoms: Symptoms) -> Section:
     """How fast it is, though not how fast it could be."""
     section = _unknown("roofline", "Roofline", needs)
     speeds = {"decode": decode_speed(symptoms), "prefill": prefill_speed(symptoms)}
-    seen = [
+    seen = _seen(speeds["decode"], speeds["prefill"])
+    allowed = f"What its device allows is not known; it takes {needs}."
+    lines = (seen, allowed) if seen else section.lines
+    bounds = {key: _bound(Bound(None, speed, needs)) for key, speed in speeds.items()}
+    brief = lines[:1] if seen else ()
+    return Section(section.key, section.title, lines, {**section.document, **bounds}, brief, needs)
+
+
+def _seen(decode: Speed | None, prefill: Speed | None) -> str:
+    """How fast it was seen to be; empty when nobody saw it."""
+    said = [
         f"{what} at {speed(found.tokens_per_s)} tokens/s {found.basis}".rstrip()
-        for what, found in (("answers were written", speeds["decode"]), ("prompts were read", speeds["prefill"]))
+        for what, found in (("answers were written", decode), ("prompts were read", prefill))
         if found is not None
     ]
-    allowed = f"What its device allows is not known; it takes {needs}."
-    lines = (sentence(", ".join(seen)), allowed) if seen else section.lines
-    bounds = {key: _bound(Bound(None, speed, needs)) for key, speed in speeds.items()}
-    return Section(section.key, section.title, lines, {**section.document, **bounds})
+    return sentence(", ".join(said)) if said else ""
 
 
 def _unknown(key: str, title: str, needs: str) -> Section:
-    return Section(key, title, (f"Not known; it takes {needs}.",), {"known": False, "needs": needs})
+    return Section(key, title, (f"Not known; it takes {needs}.",), {"known": False, "needs": needs}, (), needs)
 
 
 def _roofline(roofline: Roofline) -> Section:
@@ -65,7 +72,11 @@ def _roofline(roofline: Roofline) -> Section:
         "several": None if roofline.several is None else _several(roofline.several),
         "sentences": list(roofline.sentences),
     }
-    return Section("roofline", "Roofline", tuple(sentence(words) for words in roofline.sentences), document)
+    lines = tuple(sentence(words) for words in roofline.sentences)
+    if roofline.decode.at_most is not None or roofline.prefill.at_most is not None:
+        return Section("roofline", "Roofline", lines, document)
+    seen = _seen(roofline.decode.seen, roofline.prefill.seen)
+    return Section("roofline", "Roofline", lines, document, (seen,) if seen else (), roofline.decode.needs or "")
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _prompt_alone_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
     promise, log = symptoms.promise, symptoms.log
     requests = None if log is None else log.requests
     if promise is None:
-        return Clear("no time to the first token is owed")
+        return Clear("no time to the first token is owed", unasked=True)
     if log is None or requests is None or not requests.prompt_ms_spread:
         return Undecided("a log of answered requests, better with --probe")
     # What is owed is owed to all but a share of the requests, so their mean says nothing. Reading them alone takes no

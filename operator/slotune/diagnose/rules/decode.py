@@ -82,4 +82,4 @@ def _device(roofline: Roofline) -> str:
 
 ENTRIES: Final = (ABOVE_ROOFLINE,)
 
-RULES: Final = (Rule(ABOVE_ROOFLINE.id, Item.KERNELS, _above_roofline),)
+RULES: Final = (Rule(ABOVE_ROOFLINE.id, Item.KERNELS, _above_roofline, tells_place=True),)

@@ -233,7 +233,7 @@ def _no_gpu(symptoms: Symptoms) -> Clear | Undecided:
 ENTRIES: Final = (GPU_NOT_USED, layers.LAYERS_ON_CPU, layers.FIT_SPILLED)
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule(GPU_NOT_USED.id, Item.GPU, _gpu_not_used),
+    Rule(GPU_NOT_USED.id, Item.GPU, _gpu_not_used, tells_place=True),
     Rule(layers.LAYERS_ON_CPU.id, Item.GPU, layers.layers_on_cpu),
     Rule(layers.FIT_SPILLED.id, Item.GPU, layers.fit_spilled),
 )

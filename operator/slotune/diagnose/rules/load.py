@@ -104,7 +104,7 @@ def _saturated(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _one_user_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
     owed = _owed(symptoms)
     if owed is None:
-        return Clear("no speed is owed to users")
+        return Clear("no speed is owed to users", unasked=True)
     probe = symptoms.probe
     if probe is None or probe.decode_step_s <= 0 or not probe.was_idle:
         return Undecided("--probe while nobody else uses the server")
@@ -123,7 +123,7 @@ def _one_user_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _bytes_per_step(symptoms: Symptoms) -> Finding | Clear | Undecided:
     owed = _owed(symptoms)
     if owed is None:
-        return Clear("no speed is owed to users")
+        return Clear("no speed is owed to users", unasked=True)
     speed, alone = work.user_speed(symptoms), work.decode_alone(symptoms)
     if speed is None:
         return Undecided("/metrics or a log of the server under load")

@@ -44,6 +44,9 @@ class Hot(enum.Enum):
     FORGOTTEN = enum.auto()
     ERASED = enum.auto()
     """What a prompt shares with its slot, that it is read again all the same, a checkpoint that is thrown away."""
+    BEGIN = enum.auto()
+    READING = enum.auto()
+    """A prompt's first piece is next; a piece was read."""
     OLD = enum.auto()
     """As builds until September 2024 wrote it."""
 
@@ -94,6 +97,8 @@ HOT_WORDS: Final = (
             rb"prompt processing, n_tokens = +\d+, .* / +[\d.]+ tokens per|n_(?:decoded|gen) = +\d+, tg = +[\d.]+"
         ),
     ),
+    (Hot.BEGIN, re.compile(rb"\| new prompt, n_ctx_slot = \d")),
+    (Hot.READING, re.compile(rb"prompt processing progress, n_(?:past|tokens) = \d")),
     (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
     (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
     (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Clock", "Excerpt", "Piece"]
+__all__ = ["Clock", "Excerpt", "Piece", "seconds_since_start"]
 
 LONG_LINE: Final = 4 << 10
 """Bytes of one line that an excerpt keeps."""
@@ -137,9 +137,17 @@ def _span(
 
 
 def _relative(line: bytes) -> float | None:
-    match = _RELATIVE.match(line)
-    if match is None:
+    own = seconds_since_start(line)
+    if own is None:
         old = _OLD_STAMP.search(line) if b" timestamp=" in line else None
         return None if old is None else float(old[1])
+    return own
+
+
+def seconds_since_start(line: bytes) -> float | None:
+    """Of the process that wrote ``line``, where it has its own time in front."""
+    match = _RELATIVE.match(line)
+    if match is None:
+        return None
     minutes, seconds, milli, micro = map(int, match.groups())
     return 60.0 * minutes + seconds + milli / 1e3 + micro / 1e6

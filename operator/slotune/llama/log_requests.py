@@ -18,6 +18,7 @@ from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_running import RunningSpeed
 from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
+from slotune.llama.log_turns import TurnTotals
 from slotune.llama.quantiles import Quantiles
 
 __all__ = ["MIN_PROMPT", "Event", "RequestTotals"]
@@ -51,6 +52,7 @@ _PARTS: Final = {f"{part / 1000:.3f}".encode(): max(0.0, part / 1000 - 0.0005) f
 
 _WORK, _PROMPT, _GENERATION, _STOP_LINE = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP
 _PICK, _OLD, _RUNNING = Hot.PICK, Hot.OLD, Hot.RUNNING
+_BEGIN, _READING = Hot.BEGIN, Hot.READING
 
 
 class RequestTotals:
@@ -96,11 +98,11 @@ class RequestTotals:
         """Whether this build prints it before the times; None: nothing told yet."""
         self._computed_by_slot: dict[bytes, int] = {}
         self._taken_twice: dict[bytes, int] = {}
-        self._begun = 0
-        self._released = self._unkept = 0
+        self._begun = self._released = self._unkept = 0
         self._unkept_line: Line | None = None
         self.forgotten = ForgottenTotals()
         self.running = RunningSpeed()
+        self.turns = TurnTotals()
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
         self.unreadable = 0
@@ -119,6 +121,7 @@ class RequestTotals:
             elif hot is _STOP_LINE:
                 slot = _slot(line)
                 busy.discard(slot)
+                self.turns.end(slot)
                 self._take_stop(number, line, slot)
             elif hot is _PICK:
                 pick = line
@@ -126,14 +129,13 @@ class RequestTotals:
                 slot = _slot(line)
                 self._picks[slot], pick = pick, None
                 self._begin(slot)
+                self.turns.launch(number, line, slot)
             elif hot is _OLD:
                 self._take_old(number, line)
-            elif hot is _RUNNING:
-                self.running.take(number, line)
-            elif hot in FORGETTING:
-                self.forgotten.take(number, line, hot)
+            elif hot is _BEGIN:
+                self.turns.begin(_slot(line))
             else:
-                self._take_other(line, hot)
+                self._take_other(number, line, hot)
         self._pick = pick
         self._prefill.add(self._prefill_new)
         self._decode.add(self._decode_new)
@@ -171,6 +173,7 @@ class RequestTotals:
             self._computed = None
         elif b"is processing" in line:
             self._begin(slot)
+            self.turns.launch(number, line, slot)
             self._computed_by_slot.pop(slot, None)
         else:
             self._busy.discard(slot)
@@ -185,8 +188,14 @@ class RequestTotals:
             elif match is not None and computed is not None:
                 self._cached = (self._cached or 0) + max(0, int(match[1]) - computed)
 
-    def _take_other(self, line: bytes, hot: Hot) -> None:
-        if hot is Hot.DRAFT and (match := _DRAFT.search(line)):
+    def _take_other(self, number: int, line: bytes, hot: Hot) -> None:
+        if hot is _READING or (hot is _RUNNING and b"prompt processing," in line):
+            self.turns.read(number, line, _slot(line))
+        if hot is _RUNNING:
+            self.running.take(number, line)
+        elif hot in FORGETTING:
+            self.forgotten.take(number, line, hot)
+        elif hot is Hot.DRAFT and (match := _DRAFT.search(line)):
             self._accepted += int(match[1])
             self._drafted += int(match[2])
         elif hot is Hot.TOOK and (match := _TOOK.search(line)):
@@ -305,6 +314,7 @@ class RequestTotals:
             unkept_line=self._unkept_line,
             prompt_ms_spread=self._prompts_ms.spread(),
             prompt_tokens_spread=self._prompts_tokens.spread(),
+            turns=self.turns.story(),
         )
 
 

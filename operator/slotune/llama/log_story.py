@@ -14,7 +14,7 @@ from types import MappingProxyType
 from slotune.llama.failures import Failure
 from slotune.llama.log_lines import LogFacts
 
-__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "RequestTimings", "Running", "Seen", "Topic"]
+__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "RequestTimings", "Running", "Seen", "Topic", "Turns"]
 
 LONGEST = 300
 
@@ -141,6 +141,36 @@ class RequestTimings:
     """(Milliseconds within half a percent, prompts that took so long), shortest first; empty when not counted."""
     prompt_tokens_spread: tuple[tuple[float, int], ...] = ()
     """The same of their computed tokens."""
+    turns: Turns | None = None
+    """None where no line tells of a request and its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """In what order requests were served, by the numbers that they got as they came."""
+
+    requests: int
+    """That were given a slot."""
+    overtaken: int = 0
+    """Those whose slot was given, at least twice, to requests that came after them."""
+    most: int = 0
+    """Requests that came later and got a slot sooner, of the one of which that is most."""
+    waited_s: float | None = None
+    """Seconds that this one waited at least, after one of them got its slot; None without time stamps."""
+    late: Line | None = None
+    """Where it gets its slot."""
+    before: Line | None = None
+    """Where that one got the same slot."""
+    begun: int = 0
+    """Prompts of which the log says that their reading begins, which it does at ``-lv 4``."""
+    behind: int = 0
+    """Those of them that began while one that came earlier, in a higher slot, was not begun."""
+    passed: int = 0
+    """Requests with a slot that saw two pieces of later prompts read, in lower slots, before theirs was begun."""
+    passed_line: Line | None = None
+    """Where the last of them got its slot."""
+    passing_line: Line | None = None
+    """The second of those pieces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
 from slotune.diagnose.rules.load import RULES as LOAD_RULES
 from slotune.diagnose.rules.queue import RULES
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import Line, RequestTimings
+from slotune.llama.log_story import Line, RequestTimings, Turns
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import (
     NOTHING,
@@ -277,3 +277,45 @@ def test_a_log_tells_that_no_prompt_fills_a_step(requests: RequestTimings, clear
     symptoms = of(log=log(requests=requests, facts={"batch_size": 2048}))
     assert is_clear(RULES, "SLT052", symptoms) == clear
     assert is_undecided(RULES, "SLT052", symptoms) != clear
+
+
+LATE = Line(40, "slot launch_slot_: id  0 | task 3 | processing task")
+BEFORE = Line(12, "slot launch_slot_: id  0 | task 8 | processing task")
+
+
+def out_of_turn(build: int | None, turns: Turns) -> Symptoms:
+    return of(log=log(requests=timings(turns=turns), build=build))
+
+
+def test_a_build_that_lets_newcomers_in_first_is_to_be_replaced() -> None:
+    starved = Turns(900, overtaken=3, most=41, waited_s=75.25, late=LATE, before=BEFORE)
+    said = found(RULES, "SLT059", out_of_turn(6056, starved))
+    assert "3 of 900 requests saw their slot given to later ones" in said.sentence
+    assert "after 41 that came later, and waited 75.2 s longer than one of them" in said.sentence
+    assert [one.line for one in said.evidence[:2]] == [12, 40]
+    assert said.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize("build", [None, 11549], ids=["unknown", "one that keeps the order"])
+def test_who_overtakes_on_another_build_is_not_known(build: int | None) -> None:
+    starved = Turns(900, overtaken=3, most=41, late=LATE, before=BEFORE)
+    said = found(RULES, "SLT059", out_of_turn(build, starved), Severity.INFO)
+    assert said.confidence is Confidence.POSSIBLE
+
+
+def test_requests_in_their_order_are_in_turn_and_without_numbers_nothing_is_told() -> None:
+    assert is_clear(RULES, "SLT059", out_of_turn(None, Turns(900)))
+    assert is_undecided(RULES, "SLT059", of(log=log(requests=timings())))
+    assert is_undecided(RULES, "SLT059", NOTHING)
+
+
+def test_a_log_tells_that_a_prompt_in_a_low_slot_was_read_before_an_earlier_one() -> None:
+    passed = Turns(9, begun=9, behind=2, passed=1, passed_line=LATE, passing_line=BEFORE)
+    said = found(RULES, "SLT052", of(log=log(requests=timings(turns=passed))), Severity.INFO)
+    assert "1 of 9 prompts had a slot and were not begun" in said.sentence
+
+
+def test_a_log_rules_it_out_only_where_no_prompt_was_begun_before_an_earlier_one() -> None:
+    assert is_clear(RULES, "SLT052", of(log=log(requests=timings(turns=Turns(9, begun=9)))))
+    assert is_undecided(RULES, "SLT052", of(log=log(requests=timings(turns=Turns(9, begun=9, behind=2)))))
+    assert is_undecided(RULES, "SLT052", of(log=log(requests=timings(turns=Turns(9)))))

@@ -12,7 +12,7 @@ from slotune.diagnose.counting import counted
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
-from slotune.diagnose.rules import settings, unfair, work
+from slotune.diagnose.rules import settings, turns, unfair, work
 from slotune.diagnose.rules.more_slots import more_slots
 from slotune.diagnose.rules.settings import Number
 from slotune.diagnose.rules.waiting import BRIEF, Waiting, room_for_more, waiting
@@ -78,7 +78,14 @@ STATIC_BATCH: Final = Entry(
     binds="TTFTQueue",
 )
 
-ENTRIES: Final = (TOO_FEW_SLOTS, SLOTS_IDLE_WHILE_QUEUEING, unfair.UNFAIR_SLOTS, SCATTERED_SLOTS, STATIC_BATCH)
+ENTRIES: Final = (
+    TOO_FEW_SLOTS,
+    SLOTS_IDLE_WHILE_QUEUEING,
+    unfair.UNFAIR_SLOTS,
+    SCATTERED_SLOTS,
+    STATIC_BATCH,
+    turns.SERVED_OUT_OF_TURN,
+)
 
 HALF_IDLE: Final = 0.75
 """Slots are many for the requests when less than this part of them works, as trials count it."""
@@ -255,4 +262,5 @@ RULES: Final = (
     Rule(unfair.UNFAIR_SLOTS.id, Item.QUEUE, unfair.unfair),
     Rule(SCATTERED_SLOTS.id, Item.QUEUE, _scattered),
     Rule(STATIC_BATCH.id, Item.QUEUE, _static_batch),
+    Rule(turns.SERVED_OUT_OF_TURN.id, Item.QUEUE, turns.served_out_of_turn),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from slotune.diagnose.counting import never_together
+from slotune.diagnose.counting import counted, never_together
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
@@ -35,9 +35,18 @@ _READ: Final = re.compile(r"prompt eval time = .* / +(\d+) tokens")
 
 def unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether a later prompt in a lower slot is read first."""
+    seen, read = _by_slots(symptoms), _by_log(symptoms)
+    if isinstance(seen, Finding) or not isinstance(read, Finding):
+        known = seen if isinstance(seen, Finding | Clear) else read
+        return known or _none_waits(symptoms) or seen
+    return read
+
+
+def _by_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """What is read at the moment of a look."""
     slots = None if symptoms.server is None else symptoms.server.slots
     if slots is None:
-        return _none_waits(symptoms) or Undecided("/slots of the busy server: --url")
+        return Undecided("/slots of the busy server: --url, or a log at -lv 4")
     if len(slots) < 2:
         return Clear("one slot has nobody to be unfair to")
     reading = [
@@ -60,10 +69,31 @@ def unfair(symptoms: Symptoms) -> Finding | Clear | Undecided:
                     Confidence.POSSIBLE,
                 )
     if len(reading) < 2:
-        return _none_waits(symptoms) or Undecided(
+        return Undecided(
             "--url while several prompts are read at once, or a log with -lv 4 that holds the start and these requests"
         )
     return Clear(f"{len(reading)} prompts are read at once, none before an earlier one")
+
+
+def _by_log(symptoms: Symptoms) -> Finding | Clear | None:
+    """In what order prompts were begun, as a log at ``-lv 4`` tells; None: it does not, or a step may hold both."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    turns = None if requests is None else requests.turns
+    if turns is None or turns.begun < TWO:
+        return None
+    if turns.passed and turns.passed_line is not None and turns.passing_line is not None:
+        lines = (turns.passed_line, turns.passing_line)
+        return Finding(
+            UNFAIR_SLOTS,
+            f"{turns.passed:,} of {counted(turns.begun, 'prompt')} had a slot and were not begun while a prompt that "
+            "came later was read in a lower slot",
+            tuple(Evidence(Source.LOG, line.text, line.number) for line in lines),
+            Severity.INFO,  # it is read after all; how long it waits is in the lines
+            Confidence.LIKELY,
+        )
+    if turns.behind:
+        return None
+    return Clear(f"each of {counted(turns.begun, 'prompt')} was begun before those that came after it")
 
 
 def _none_waits(symptoms: Symptoms) -> Clear | None:

@@ -15,33 +15,27 @@ _FACT_LINES: Final = (
     (("build",), rb"\bbuild_info: \S"),
     (("build",), rb"\bbuild:? \d+ \(\w+\)"),
     (("build",), rb"\bbuild info \| "),
-    (("slots", "context_per_slot", "kv_unified"), rb"initializing, n_slots = "),
+    (("slots", "context_per_slot"), rb"initializing, n_slots = "),
     (("slots",), rb"initializing slots(?:, n_slots = | \| )"),
-    (("context_total",), rb"\bn_ctx {2,}= "),
     (("context_per_slot",), rb"\bnew slot(?:,? n_ctx| \| )"),
     (("context_per_slot",), rb"\bn_ctx_seq {2,}= |\bn_ctx_per_seq += "),
-    (("kv_unified",), rb"\bkv_unified {2,}= "),
     (("batch_size",), rb"\bn_batch {2,}= "),
     (("ubatch_size",), rb"\bn_ubatch {2,}= "),
     (("threads", "threads_batch"), rb"n_threads = \d+ \(n_threads_batch|\bsystem info \| .* n_threads="),
-    (("cache_type_k", "cache_type_v"), rb"\bK \(\w+\): .* V \(\w+\):"),
+    (("cache_type_k",), rb"\bK \(\w+\): .* V \(\w+\):"),
     (("flash_attention",), rb"Flash Attention (?:enabled|not supported|was auto)"),
     (("flash_attention",), rb"\bflash_attn {2,}= |_with_model: flash_attn = "),
-    (("layers_offloaded", "layers"), rb"offloaded \d+/\d+ layers to GPU"),
+    (("layers_offloaded",), rb"offloaded \d+/\d+ layers to GPU"),
     (("model_buffers",), rb"model buffer size = |llm_load_tensors: +\S+ buffer size = "),
     (("kv_buffers",), rb"(?:CPU\w*|BLAS|AMX|\w+_Host) (?:KV|RS|state) buffer size = "),
     (("kv_buffers",), rb"(?:KV|RS|state) buffer size = "),
     (("kept_on_host",), rb"\bblk\.\d+\.\S+ .*buffer type overrid+en to CPU"),
     (("compute_buffers",), rb"compute buffer size = "),
     (("cache_ram_mib",), rb"prompt cache is (?:en|dis)abled"),
-    (("cache_idle_slots",), rb"idle slots will be saved"),
-    (("cache_reuse_unsupported",), rb"cache_reuse is not supported by"),
     (("context_trained_cap",), rb"exceeds the training context of the model"),
     (("speculation",), rb"speculative decoding context initialized|no implementations specified for speculative"),
     (("speculation_error",), rb"failed to initialize speculative|speculative decoding not supported"),
     (("draft_loaded",), rb"loading draft model '"),
-    (("backend_sampling",), rb"setting backend sampler for seq_id"),
-    (("backend_sampling_error",), rb"cannot be offloaded to the backend"),
     (("no_usable_gpu",), rb"no usable GPU found|[Nn]ot compiled with GPU offload support"),
     (("devices",), NAMED_LINE.encode()),
     (("devices",), DEVICE_LINE.encode()),
@@ -49,18 +43,15 @@ _FACT_LINES: Final = (
     (("kernel_fallback",), rb"no FlashAttention vector kernel compiled"),
     (("fit_changes",), rb"context size reduced from|failed to fit params to free device memory"),
     (("config_files",), rb"using config file: "),
-    (("parameters",), rb"\bmodel params +="),
-    (("model_path",), rb"load_model: loading model '"),
-    (("experts",), rb"\bn_expert +="),
-    (("experts_used",), rb"\bn_expert_used +="),
     (("ready",), rb"\bmodel loaded\s*(?:\| tid=|$)"),
 )
-"""Fields of LogFacts and the line that states them; of two patterns for one field, the first that is there."""
+"""Fields of LogFacts that rules quote and the line that states them; of two patterns for one field, the first that is
+there."""
 _PATTERNS = tuple((names, re.compile(pattern)) for names, pattern in _FACT_LINES)
 
 
 def fact_lines(lines: Sequence[tuple[int, bytes]]) -> dict[str, tuple[int, bytes]]:
-    """For fields of :class:`~slotune.llama.log_lines.LogFacts`, number and text of the last line that states them."""
+    """For quoted fields of :class:`~slotune.llama.log_lines.LogFacts`, number and text of the last line with them."""
     found: dict[str, tuple[int, bytes]] = {}
     for names, pattern in _PATTERNS:
         if all(name in found for name in names):

@@ -302,7 +302,7 @@ def test_an_idle_server_that_is_well_fits_on_a_screen_and_is_not_called_healthy_
     unseen = " ".join(short.partition("not looked at")[2].partition("\n\n")[0].split())
     assert unseen.startswith("GPU, Kernels, ")
     first = short.partition("What would decide more\n")[2].splitlines()[0]
-    assert first.startswith("   --log FILE (from its start on, with -lv 4, with requests in it): up to ")
+    assert first.startswith("   --log FILE (from its start on, -lv 4, with requests in it): up to ")
     assert "is the GPU used, and for all layers?" in whole
     assert len(server["checklist"]) == 15
 

@@ -82,7 +82,7 @@ Checklist (--all shows each check)
 What would decide more
    slotune bench -f MANIFEST --url URL (it takes a measurement under load): up
    to 8 checks of Batch, Reuse, Sampling, Template, Logging, Build, Client, Load
-   a log (from its start on, with -lv 4): up to 2 checks of Kernels, Memory
+   a log (from its start on, -lv 4): up to 2 checks of Kernels, Memory
    --nvidia-smi FILE, of nvidia-smi -q while it works: up to 1 check of Device
 """
 

@@ -27,7 +27,7 @@ class Thing(enum.Enum):
     """What a person can bring, by how a need names it; of two that decide as much the first is the easier one."""
 
     PROBE = r"--probe\b"
-    LOOK = r"--url\b|/slots|/metrics|/props|\blooks?\b|this command once more|an answer of the server"
+    LOOK = r"--url\b(?! URL --probe)|/slots|/metrics|/props|\blooks?\b|this command once more|an answer of the server"
     LOG = r"\blogs?\b|--log\b"
     DEVICE = r"--gpu-class|--bandwidth"
     MODEL = r"--model\b"
@@ -103,7 +103,7 @@ def _log(what: Sequence[Open], symptoms: Symptoms) -> str:
         words
         for pattern, words in (
             (r"\bstart\b", "from its start on"),
-            (r"-lv 4", "with -lv 4"),
+            (r"-lv 4", "-lv 4"),
             (r"under load|request|busy|has a line", "with requests in it"),
         )
         if re.search(pattern, needs)

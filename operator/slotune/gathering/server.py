@@ -22,7 +22,7 @@ from slotune.gathering.door import check_door, check_llama, check_tls, is_too_sl
 from slotune.gathering.look_notes import Notes
 from slotune.gathering.sampling import sampling_in_use
 from slotune.gathering.watching import Watch, ask, ask_again, still_for
-from slotune.llama.server_answers import Slot, parse_model, parse_props, parse_slots
+from slotune.llama.server_answers import Props, Slot, parse_model, parse_props, parse_slots
 
 __all__ = ["BETWEEN_S", "LIMIT_S", "look_at"]
 
@@ -39,6 +39,8 @@ _QUEUE_SHARE = 0.5
 """Of the limit, for /slots and /metrics: a decode of 2,048 tokens takes seconds on a slow machine."""
 _LEAST_SHARE = 0.05
 """Of the limit, for the second /metrics: a question with less time would make a silent server of one that works."""
+
+_Answers = tuple[Answer | Silence, ...]
 
 
 async def look_at(
@@ -65,16 +67,7 @@ async def look_at(
     deadline = time.monotonic() + limit_s
     async with Asker(base, usable_key(key)) as asker:
         await check_tls(asker, _TLS_SHARE * limit_s)
-        health = await asker.get("/health", _DOOR_SHARE * limit_s)
-        check_door(asker, health)
-        door_s = _DOOR_SHARE * limit_s
-        props_said, models_said = await asyncio.gather(asker.get("/props", door_s), asker.get("/v1/models", door_s))
-        if is_too_slow(health, props_said, models_said):  # each stream holds an HTTP thread: a burst may be over by now
-            health, props_said, models_said = await asyncio.gather(
-                *(asker.get(path, door_s) for path in ("/health", "/props", "/v1/models"))
-            )
-            check_door(asker, health)
-        await check_llama(asker, health, props_said, models_said)
+        health, props_said, models_said = await _at_the_door(asker, _DOOR_SHARE * limit_s)
         notes = Notes()
         notes.read(health, lambda _: None)
         props = notes.read(props_said, lambda said: parse_props(said.json))
@@ -84,29 +77,17 @@ async def look_at(
         if watch is not None:
             watch.begins()
             queue_s = max(queue_s, watch.limit_s)
-        slots_said: Answer | Silence | None = None
-        if props is not None and props.sleeping:
-            notes.refused["/slots"] = "not asked: the server sleeps (--sleep-idle-seconds), and might wake up"
-            first = await ask(asker, "/metrics", queue_s, watch)
-        else:
-            slots_said, first = await asyncio.gather(
-                ask(asker, "/slots", queue_s, watch), ask(asker, "/metrics", queue_s, watch)
-            )
+        slots_said, first = await _what_it_does(asker, props, notes, queue_s, watch)
         slot_count = None if props is None or props.total_slots < 1 else props.total_slots
         metrics = notes.metrics(first, slot_count)
-        later: tuple[Answer | Silence, ...] = ()
-        slots_later: tuple[Answer | Silence, ...] = ()
+        later: _Answers = ()
+        slots_later: _Answers = ()
         if watch is not None:
             later, slots_later = await asyncio.gather(
                 ask_again(asker, first, between_s, watch), ask_again(asker, slots_said, between_s, watch)
             )
-        elif (
-            metrics is not None
-            and isinstance(first, Answer)
-            and max(first.at_s + between_s, time.monotonic()) < deadline - 0.5 * least_s
-        ):
-            await asyncio.sleep(first.at_s + between_s - time.monotonic())
-            later = (await asker.get("/metrics", deadline - time.monotonic()),)
+        elif metrics is not None and isinstance(first, Answer):
+            later = await _metrics_again(asker, first.at_s + between_s, deadline, 0.5 * least_s)
     slots, still_s = _slots(notes, slots_said, slots_later)
     pages = () if metrics is None else notes.later(later, slot_count)
     known = [] if metrics is None else [metrics, *(page for page, _ in pages)]
@@ -132,6 +113,41 @@ async def look_at(
         sampling_source=source,
         request_params_seen=of_request,
     )
+
+
+async def _at_the_door(asker: Asker, limit_s: float) -> tuple[Answer | Silence, Answer | Silence, Answer | Silence]:
+    """What comes to /health, /props and /v1/models, each within ``limit_s``; asked twice where nothing comes.
+
+    Raises InvalidInputError where that is no llama-server that can be asked more.
+    """
+    health = await asker.get("/health", limit_s)
+    check_door(asker, health)
+    props, models = await asyncio.gather(asker.get("/props", limit_s), asker.get("/v1/models", limit_s))
+    if is_too_slow(health, props, models):  # each stream holds an HTTP thread: a burst may be over by now
+        health, props, models = await asyncio.gather(
+            *(asker.get(path, limit_s) for path in ("/health", "/props", "/v1/models"))
+        )
+        check_door(asker, health)
+    await check_llama(asker, health, props, models)
+    return health, props, models
+
+
+async def _what_it_does(
+    asker: Asker, props: Props | None, notes: Notes, limit_s: float, watch: Watch | None
+) -> tuple[Answer | Silence | None, Answer | Silence]:
+    """(What comes to /slots, what comes to /metrics); None, with a note, where asking for slots would wake it up."""
+    if props is not None and props.sleeping:
+        notes.refused["/slots"] = "not asked: the server sleeps (--sleep-idle-seconds), and might wake up"
+        return None, await ask(asker, "/metrics", limit_s, watch)
+    return await asyncio.gather(ask(asker, "/slots", limit_s, watch), ask(asker, "/metrics", limit_s, watch))
+
+
+async def _metrics_again(asker: Asker, moment: float, deadline: float, least_s: float) -> _Answers:
+    """What comes to /metrics at a moment; nothing is asked where less than ``least_s`` would be left for the answer."""
+    if max(moment, time.monotonic()) >= deadline - least_s:
+        return ()
+    await asyncio.sleep(moment - time.monotonic())
+    return (await asker.get("/metrics", deadline - time.monotonic()),)
 
 
 def _slots(

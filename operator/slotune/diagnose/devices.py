@@ -39,7 +39,7 @@ _SHARED: Final = re.compile(r"_Split$")
 """Of the rows of a matrix, over several GPUs."""
 _META: Final = re.compile(r"^Meta\((?P<parts>[^)]*)\)$")
 """A buffer of ``-sm tensor``: ``Meta(CUDA0,CUDA1)``."""
-_NAMELESS: Final = re.compile(r"\d+ \w+ devices?|[A-Za-z]+\d+")
+_NAMELESS: Final = re.compile(r"\d+ \w+ devices?|[A-Za-z]+\d+|GPU [\w:.-]*|.*\.\.\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,9 @@ def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
     """Names of the devices, by whoever knows best first."""
     found: list[tuple[tuple[str, ...], Evidence]] = []
     if symptoms.device is not None:
+        names = tuple(name for name in _smi_names(symptoms.device.name) if not _is_nameless(name))
         evidence = next(iter(symptoms.device_evidence), Evidence(Source.DEVICE, symptoms.device.name[:LONGEST]))
-        found.append((_smi_names(symptoms.device.name), evidence))
+        found += [(names, evidence)] if names else []
     log = symptoms.log
     if log is not None:
         names = tuple(name for name in log.facts.devices if not _is_nameless(name))
@@ -234,7 +235,7 @@ def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
 
 
 def _is_nameless(name: str) -> bool:
-    """``2 CUDA devices``, or the name of a buffer's device."""
+    """``2 CUDA devices``, the name of a buffer's device, a GPU by its address, or a name that was cut short."""
     return _NAMELESS.fullmatch(name) is not None
 
 

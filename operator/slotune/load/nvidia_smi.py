@@ -9,24 +9,24 @@ drivers (throttle reasons became event reasons, power has two readings), and bot
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from slotune.load.device_facts import CLOCK_REASONS, DeviceFacts, Reading, facts_of
-from slotune.load.smi_forms import SmiDevice, csv_looks, full_looks, table_looks
+from slotune.load.smi_csv import csv_looks
+from slotune.load.smi_foreign import LOST_LINE, foreign_word, line_around
+from slotune.load.smi_forms import SmiDevice, full_looks, table_looks
 
 __all__ = ["DeviceSnapshot", "ForeignOutputError", "parse_nvidia_smi"]
 
 MIB: Final = 2**20
-LONGEST: Final = 120
-"""Characters of a foreign text that an error repeats."""
 
 _BITS: Final = {name: bit for bit, name in CLOCK_REASONS.items()}
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PROTECTS: Final = re.compile(r"Slowdown$")
-_LOST: Final = re.compile(r"GPU is lost|Unable to determine the device handle|GPU requires reset")
 _SERVER: Final = re.compile(r"llama-server|(?:^|[/\\])llama(?:\.exe)?$")
 
 
@@ -58,7 +58,7 @@ class DeviceSnapshot(DeviceFacts):
 
 def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     """What the output says. Raises ForeignOutputError for anything else than one of the three forms."""
-    text = _ANSI.sub("", text.lstrip("\ufeff")).replace("\r\n", "\n")
+    text = _without_margin(_ANSI.sub("", text.lstrip("\ufeff")).replace("\r\n", "\n"))
     if "<nvidia_smi_log>" in text:
         raise ForeignOutputError("is XML: give the output of nvidia-smi -q, without -x")
     if re.search(r"^=+NVSMI LOG=+|^Attached GPUs\s*:|^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:", text, re.MULTILINE):
@@ -70,7 +70,7 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     looks = [look for look in looks if look]
     facts = facts_of([[_told(device) for device in look] for look in looks])
     if facts is None:
-        raise ForeignOutputError(_nothing(text))
+        raise ForeignOutputError(foreign_word(text))
     last = looks[-1]
     broken = [(_name(device, len(last) > 1), device.broken) for device in last if device.broken is not None]
     if not broken and (line := _lost_line(text)) is not None:
@@ -88,6 +88,14 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
         slowed=_slowed(looks, facts),
         broken=tuple(broken),
     )
+
+
+def _without_margin(text: str) -> str:
+    """Without what a mail, a ticket or a document put before every line: blanks, or signs of a quotation."""
+    lines = text.split("\n")
+    if all(line.startswith(">") or not line.strip() for line in lines):
+        lines = [line.removeprefix(">") for line in lines]
+    return textwrap.dedent("\n".join(lines))
 
 
 def _slowed(looks: Sequence[Sequence[SmiDevice]], facts: DeviceFacts) -> DeviceFacts | None:
@@ -154,27 +162,5 @@ def _line(device: SmiDevice, several: bool) -> str:
 
 def _lost_line(text: str) -> str | None:
     """What stands in place of a device of which nvidia-smi has nothing else."""
-    lost = _LOST.search(text)
-    if lost is None:
-        return None
-    return text[text.rfind("\n", 0, lost.start()) + 1 :].partition("\n")[0].strip()[:LONGEST]
-
-
-def _nothing(text: str) -> str:
-    if (line := _lost_line(text)) is not None:
-        return (
-            f"says {line!r}: the GPU does not answer its driver; look for Xid in dmesg, reboot the machine, and check "
-            "the card's seat and power if it comes back"
-        )
-    said = re.search(r"NVIDIA-SMI has failed[^\n]*|No devices were found|Failed to initialize NVML[^\n]*", text)
-    if said is not None:
-        return f"says {said[0][:LONGEST]!r}: run it where the GPU is, with its driver"
-    if re.search(r"^GPU \d+: [^\n]*\(UUID: ", text, re.MULTILINE):
-        return "only lists the devices (-L): give the output of nvidia-smi -q"
-    if not text.strip():
-        return "is empty: write it with nvidia-smi -q > FILE"
-    first = next(line.strip() for line in text.splitlines() if line.strip())
-    return (
-        f"is no output of nvidia-smi (it begins with {first[:LONGEST]!r}): give that of nvidia-smi, of nvidia-smi -q, "
-        "or of nvidia-smi --query-gpu=… --format=csv with its header"
-    )
+    lost = LOST_LINE.search(text)
+    return None if lost is None else line_around(text, lost)

@@ -1,22 +1,21 @@
-"""The three forms in which ``nvidia-smi`` prints, each read into looks: a device per row, block or line.
+"""The two forms that ``nvidia-smi`` prints for people, each read into looks: a device per block or row.
 
 ``-q`` is an outline by indentation with a block per device. The table has two or three lines per device and the
-processes below. CSV has the columns that somebody asked for, in the order of their question.
+processes below. What was asked for by columns is in :mod:`slotune.load.smi_csv`.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from slotune.load.device_facts import CLOCK_REASONS, SLICED, Reading
+from slotune.load.device_facts import SLICED, Reading
 from slotune.load.smi_values import LOST, broken, celsius, memory, mib, number
 
-__all__ = ["SmiDevice", "SmiProcess", "csv_looks", "full_looks", "table_looks"]
+__all__ = ["SmiDevice", "SmiProcess", "active_reasons", "full_looks", "table_looks"]
 
 MIB: Final = 2**20
 LEAST_DESKTOP_BYTES: Final = 256 * MIB
@@ -36,8 +35,6 @@ _REASONS: Final = MappingProxyType(
     }
 )
 """As ``-q`` writes them, to NVML's names."""
-_COLUMN_REASONS: Final = {"gpu_idle": "idle", "display_clocks_setting": "display clock setting"}
-"""Columns whose names are not those of ``-q`` with underscores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +140,7 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
             temperature_c=celsius(heat),
         ),
         *memory(used, total),
-        _active(reasons),
+        active_reasons(reasons),
         tuple(_full_processes(block)),
         key,
         key,
@@ -153,7 +150,7 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
     )
 
 
-def _active(said: Mapping[str, str]) -> frozenset[str] | None:
+def active_reasons(said: Mapping[str, str]) -> frozenset[str] | None:
     """Names of the reasons that are active; None when no reason is said to be or not to be."""
     known = {name: value for name, value in said.items() if value in ("Active", "Not Active") and name in _REASONS}
     return frozenset(_REASONS[name] for name, value in known.items() if value == "Active") if known else None
@@ -185,8 +182,9 @@ _ROW: Final = re.compile(
 )
 _STATE: Final = re.compile(
     r"^\|\s*\S+\s+(?P<temperature>\S+)\s+(?P<perf>\S+)\s+(?P<power>\S+)\s+/\s+\S+\s*\|"
-    r"\s*(?P<used>\S+)\s+/\s+(?P<total>\S+)\s*\|"
+    r"\s*(?:(?P<used>\S+)\s+/\s+(?P<total>\S+)|Not Supported)\s*\|"
 )
+"""A device whose memory is the host's has no size of its own."""
 _MIG: Final = re.compile(r"^\|\s*\|\s*\|\s*Enabled\*?\s*\|\s*$")
 """The third line of a device in MIG mode."""
 _PROCESS: Final = re.compile(
@@ -198,19 +196,24 @@ _PROCESS: Final = re.compile(
 def table_looks(text: str) -> list[list[SmiDevice]]:
     """Of ``nvidia-smi``; a look may be empty."""
     looks: list[list[SmiDevice]] = [[]]
+    awaited = False  # the line behind the one with a device's name
     for line in text.splitlines():
         look = looks[-1]
         if re.match(r"^\|\s+NVIDIA-SMI\s", line):
             looks.append([])
         elif row := _ROW.match(line):
-            look.append(SmiDevice(Reading(row["name"]), key=row["index"], label=row["index"]))
-        elif (state := _STATE.match(line)) and look and look[-1].total_bytes is None and not look[-1].processes:
+            look.append(SmiDevice(Reading(row["name"]), key=row["index"], label=row["index"], is_cut=True))
+            awaited = True
+        elif awaited and (state := _STATE.match(line)):
+            awaited = False
             reading = replace(
                 look[-1].reading, temperature_c=celsius(state["temperature"]), power_w=number(state["power"])
             )
             used, total = memory(state["used"], state["total"])
             fault = broken((), (state["temperature"], state["perf"], state["used"])) or look[-1].broken
-            look[-1] = replace(look[-1], reading=reading, used_bytes=used, total_bytes=total, broken=fault)
+            look[-1] = replace(
+                look[-1], reading=reading, used_bytes=used, total_bytes=total, broken=fault, is_cut=False
+            )
         elif look and not look[-1].processes and (lost := LOST.search(line)):
             look[-1] = replace(look[-1], broken=lost[0])
         elif _MIG.match(line) and look and not look[-1].reading.name.endswith(SLICED):
@@ -222,101 +225,3 @@ def table_looks(text: str) -> list[list[SmiDevice]]:
                 if device.key == found["index"]:
                     look[place] = replace(device, processes=(*device.processes, process))
     return looks
-
-
-# nvidia-smi --query-gpu=… --format=csv, and --query-compute-apps beside it.
-
-_NAMES: Final = MappingProxyType({"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id"})
-_SM: Final = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
-_MEMORY: Final = ("clocks.current.memory", "clocks.mem")
-_POWER: Final = ("power.draw", "power.draw.average", "power.draw.instant")
-_USED: Final = ("used_gpu_memory", "used_memory")
-_TELLING: Final = frozenset(
-    {"temperature.gpu", "memory.used", "utilization.gpu", "process_name", *_SM, *_MEMORY, *_POWER, *_USED}
-)
-"""Columns one of which every table worth reading has."""
-
-
-def csv_looks(text: str) -> list[list[SmiDevice]]:
-    """Of ``--query-gpu=… --format=csv``, with ``--query-compute-apps`` below it or not; a look may be empty."""
-    looks: list[list[SmiDevice]] = [[]]
-    columns: list[str] = []
-    processes: list[tuple[str, SmiProcess]] = []
-    for cells in _cells(text):
-        header = [_column(cell) for cell in cells]
-        if _is_header(header):
-            columns = header
-        elif columns and len(cells) >= len(columns):
-            row = {name: cell.strip() for name, cell in zip(columns, cells, strict=False)}
-            if "pid" in row:
-                held = next((mib(row[name]) for name in _USED if name in row), None)
-                processes.append((_key(row), SmiProcess("C", row.get("process_name", ""), held)))
-                continue
-            device = _csv_device(row)
-            if any(one.key == device.key for one in looks[-1]):
-                looks.append([])
-            looks[-1].append(device)
-    return [[_with_processes(device, look, processes) for device in look] for look in looks]
-
-
-def _cells(text: str) -> list[list[str]]:
-    try:
-        return list(csv.reader(text.splitlines(), skipinitialspace=True, quoting=csv.QUOTE_NONE))
-    except csv.Error:
-        return []  # a line without end, or bytes that are no text
-
-
-def _column(cell: str) -> str:
-    name = cell.strip().partition(" [")[0].lower()
-    return _NAMES.get(name, name)
-
-
-def _is_header(header: Sequence[str]) -> bool:
-    return any(name in _TELLING or name.startswith(("clocks_event_reasons", "clocks_throttle")) for name in header)
-
-
-def _key(row: Mapping[str, str]) -> str:
-    return next((row[name] for name in ("uuid", "pci.bus_id", "index", "name") if name in row), "")
-
-
-def _csv_device(row: Mapping[str, str]) -> SmiDevice:
-    def first(names: Iterable[str]) -> float | None:
-        return next((value for name in names if (value := number(row.get(name))) is not None), None)
-
-    name = row.get("name") or f"GPU {_key(row)}".strip()
-    reading = Reading(
-        name + SLICED if row.get("mig.mode.current") == "Enabled" else name,
-        sm_clock_mhz=first(_SM),
-        memory_clock_mhz=first(_MEMORY),
-        power_w=first(_POWER),
-        temperature_c=celsius(row.get("temperature.gpu")),
-    )
-    core = [row.get(column) for column in ("temperature.gpu", "memory.used", *_SM, *_POWER, "utilization.gpu")]
-    return SmiDevice(
-        reading,
-        *memory(row.get("memory.used"), row.get("memory.total")),
-        _csv_reasons(row),
-        key=_key(row),
-        label=next((row[column] for column in ("index", "pci.bus_id", "uuid") if column in row), ""),
-        broken=broken(row.values(), core),
-    )
-
-
-def _csv_reasons(row: Mapping[str, str]) -> frozenset[str] | None:
-    named: dict[str, str] = {}
-    for column, value in row.items():
-        section, _, leaf = column.partition(".")
-        if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
-            continue
-        if leaf == "active" and re.fullmatch(r"0x[0-9A-Fa-f]+", value):
-            return frozenset(name for bit, name in CLOCK_REASONS.items() if int(value, 16) & bit)
-        named[_COLUMN_REASONS.get(leaf, leaf.replace("_", " "))] = value
-    return _active(named)
-
-
-def _with_processes(
-    device: SmiDevice, look: Sequence[SmiDevice], processes: Sequence[tuple[str, SmiProcess]]
-) -> SmiDevice:
-    """A list of processes without a device is that of the only one there is."""
-    own = tuple(one for key, one in processes if key == device.key or len(look) == 1)
-    return replace(device, processes=own)

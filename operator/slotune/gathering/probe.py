@@ -17,20 +17,18 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import httpx
-import orjson
 
 from slotune.diagnose.symptoms import ProbeFacts, ServerLook
 from slotune.gathering.address import base_address, usable_key
 from slotune.gathering.idleness import in_use
+from slotune.gathering.probe_calls import CALL_LIMIT_S, connecting, tokenizing, tokens_counted
 from slotune.gathering.probe_plan import (
     FRAME_TOKENS,
     SHORT_ANSWER_TOKENS,
     SHORT_REQUESTS,
     SHORT_WORDS,
-    TOKENS_PER_WORD,
     announcement,
     answer_tokens_of,
     long_words,
@@ -38,10 +36,11 @@ from slotune.gathering.probe_plan import (
     one_prompt,
     plain_text,
 )
-from slotune.llama.server_http import LlamaServer, ServerError
+from slotune.llama.server_http import LlamaServer
 from slotune.load.probe import IdleProbeError, send_probes, summarize_probes
 from slotune.load.quiet import resting_collector
 from slotune.load.records import RequestRecord, RequestStatus
+from slotune.load.summary import IdleProbe
 from slotune.load.target import Target
 from slotune.tuning.errors import InvalidInputError
 
@@ -53,8 +52,6 @@ _IDLE_WAIT_S = (10.0, 5.0)
 """For an idle moment before the first request, and before each after it; then nothing more is sent."""
 _PAUSE_S = (0.1, 1.0)
 """Least and most between two requests; else half of what the last one took."""
-_CALL_LIMIT_S = 2.0
-_CONNECTIONS = 3
 
 
 class ProbeError(InvalidInputError):
@@ -101,46 +98,22 @@ async def probe_server(
     transport = httpx.AsyncHTTPTransport(
         verify=ssl.create_default_context(), limits=httpx.Limits(max_keepalive_connections=0)
     )
-    async with LlamaServer(base, api_key=key, timeout_s=_CALL_LIMIT_S, transport=transport) as server:
+    async with LlamaServer(base, api_key=key, timeout_s=CALL_LIMIT_S, transport=transport) as server:
         talk = _Talk(server, target, deadline)
         if not await talk.may_send():
             raise ProbeError(base, _why_nothing(talk))
-        connect_s = await _connecting(base)
-        before = await _tokens_counted(server)
-        tokenize_s, per_word = await _tokenizing(server, longest)
+        connect_s = await connecting(base)
+        before = await tokens_counted(server)
+        tokenize_s, per_word = await tokenizing(server, longest)
         with resting_collector():  # once for all: what is frozen already costs each request little
-            try:
-                short = await _short(talk)
-                words, answer = long_words(longest, per_word, short), answer_tokens_of(short)
-                long, again = await _long(talk, words, answer, requests)
-                probe = summarize_probes(long)
-            except IdleProbeError as error:
-                raise ProbeError(base, str(error)) from error
+            sent = await _send_all(talk, longest, per_word, requests)
         was_idle = not talk.in_use and not await in_use(server, _IDLE_WAIT_S[1])
-        after = await _tokens_counted(server)
+        after = await tokens_counted(server)
     if before is not None and after is not None and after - before > talk.tokens_made + FRAME_TOKENS:
         was_idle = False
     if talk.in_use:
         note(f"--probe was stopped after {talk.sent} of its requests: {talk.in_use}")
-    streams = [
-        one.last_token_s - one.first_token_s
-        for one in long
-        if one.last_token_s is not None and one.first_token_s is not None
-    ]
-    return ProbeFacts(
-        requests=sum(record.prompt_ms is not None for record in long),
-        prompt_tokens=round(statistics.median(record.prompt_tokens for record in long if record.prompt_tokens)),
-        overhead_s=probe.overhead_s,
-        prefill_tokens_per_s=probe.prefill_tokens_per_s,
-        decode_step_s=probe.decode_step_s,
-        short_prompt_overhead_s=_overhead(short),
-        cached_tokens_again=None if again is None else again.cached_tokens,
-        connect_s=connect_s,
-        tokenize_s=tokenize_s,
-        stream_s=_median(streams),
-        stream_made_s=_median([one.predicted_ms / 1e3 for one in long if one.predicted_ms]),
-        was_idle=was_idle,
-    )
+    return sent.facts(connect_s, tokenize_s, was_idle=was_idle)
 
 
 @dataclass(slots=True)
@@ -189,6 +162,51 @@ class _Talk:
 
     def _left(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What came of the requests."""
+
+    short: list[RequestRecord]
+    long: list[RequestRecord]
+    again: RequestRecord | None
+    """Of the first long one when it was sent once more."""
+    probe: IdleProbe
+
+    def facts(self, connect_s: float | None, tokenize_s: float | None, *, was_idle: bool) -> ProbeFacts:
+        """With what was measured beside them."""
+        streams = [
+            one.last_token_s - one.first_token_s
+            for one in self.long
+            if one.last_token_s is not None and one.first_token_s is not None
+        ]
+        tokens = statistics.median(record.prompt_tokens for record in self.long if record.prompt_tokens)
+        return ProbeFacts(
+            requests=sum(record.prompt_ms is not None for record in self.long),
+            prompt_tokens=round(tokens),
+            overhead_s=self.probe.overhead_s,
+            prefill_tokens_per_s=self.probe.prefill_tokens_per_s,
+            decode_step_s=self.probe.decode_step_s,
+            short_prompt_overhead_s=_overhead(self.short),
+            cached_tokens_again=None if self.again is None else self.again.cached_tokens,
+            connect_s=connect_s,
+            tokenize_s=tokenize_s,
+            stream_s=_median(streams),
+            stream_made_s=_median([one.predicted_ms / 1e3 for one in self.long if one.predicted_ms]),
+            was_idle=was_idle,
+        )
+
+
+async def _send_all(talk: _Talk, longest: int, per_word: float, requests: int) -> _Sent:
+    """Short prompts, then long ones of a length that the short ones' speed allows. Raises ProbeError."""
+    try:
+        short = await _short(talk)
+        words, answer = long_words(longest, per_word, short), answer_tokens_of(short)
+        long, again = await _long(talk, words, answer, requests)
+        return _Sent(short, long, again, summarize_probes(long))
+    except IdleProbeError as error:
+        raise ProbeError(talk.target.base_url, str(error)) from error
 
 
 async def _short(talk: _Talk) -> list[RequestRecord]:
@@ -242,51 +260,6 @@ def _overhead(short: Sequence[RequestRecord]) -> float | None:
     with contextlib.suppress(IdleProbeError):
         return summarize_probes(list(short)).overhead_s
     return None
-
-
-async def _tokens_counted(server: LlamaServer) -> float | None:
-    """Tokens that the server ever computed, by its own count; None when it does not say."""
-    try:
-        metrics = await server.metrics()
-    except ServerError:
-        return None
-    prompts, answers = metrics.get("prompt_tokens_total"), metrics.get("tokens_predicted_total")
-    return None if prompts is None or answers is None else prompts + answers
-
-
-async def _tokenizing(server: LlamaServer, tokens: int) -> tuple[float | None, float]:
-    """Return (seconds for about so many tokens, tokens per word); None and a guess where the server does not."""
-    words = round(tokens / 1.5)
-    body = orjson.dumps({"content": plain_text(words, 0)})
-    began = time.monotonic()
-    try:
-        said = await server.post("/tokenize", body)
-    except ServerError:
-        return None, TOKENS_PER_WORD
-    took_s = time.monotonic() - began
-    made = said.get("tokens") if isinstance(said, dict) else None
-    return (took_s, len(made) / words) if isinstance(made, list) and made else (None, TOKENS_PER_WORD)
-
-
-async def _connecting(base: str) -> float | None:
-    """Median seconds until a new connection can be used, TLS included; None when none came about."""
-    parts = urlsplit(base)
-    secure = parts.scheme == "https"
-    tls = ssl.create_default_context() if secure else None
-    took: list[float] = []
-    with contextlib.suppress(OSError):  # TimeoutError and SSLError are OSErrors
-        for _ in range(_CONNECTIONS):
-            began = time.monotonic()
-            async with asyncio.timeout(_CALL_LIMIT_S):
-                _, writer = await asyncio.open_connection(
-                    parts.hostname, parts.port or (443 if secure else 80), ssl=tls
-                )
-            took.append(time.monotonic() - began)
-            writer.close()
-            with contextlib.suppress(OSError):
-                async with asyncio.timeout(_CALL_LIMIT_S):
-                    await writer.wait_closed()
-    return _median(took)
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -38,6 +38,8 @@ class Hot(enum.Enum):
     STOP = enum.auto()
     TOOK = enum.auto()
     PICK = enum.auto()
+    PICK_OLDEST = enum.auto()
+    """A slot whose prompt is like the request's, or the one that was used longest ago."""
     RUNNING = enum.auto()
     """How far a request is that is at work."""
     IN_COMMON = enum.auto()
@@ -103,5 +105,6 @@ HOT_WORDS: Final = (
     (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
     (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),
     (Hot.ERASED, re.compile(rb"erased invalidated context checkpoint \(.* n_tokens = \d+, ")),
+    (Hot.PICK_OLDEST, re.compile(rb"selected slot by LRU, t_last = -?\d")),
     (Hot.PICK, re.compile(rb"selected slot by LCP similarity, (?:f_)?sim_best = [01]\.\d{3} ")),
 )

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
+from slotune.llama.log_handovers import HandoverTotals
 from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_running import RunningSpeed
 from slotune.llama.log_story import Line, RequestTimings
@@ -100,7 +101,7 @@ class RequestTotals:
         self._taken_twice: dict[bytes, int] = {}
         self._begun = self._released = self._unkept = 0
         self._unkept_line: Line | None = None
-        self.forgotten = ForgottenTotals()
+        self.forgotten, self.handovers = ForgottenTotals(), HandoverTotals()
         self.running = RunningSpeed()
         self.turns = TurnTotals()
         self.took_ms = 0.0
@@ -125,11 +126,15 @@ class RequestTotals:
                 self._take_stop(number, line, slot)
             elif hot is _PICK:
                 pick = line
+                self.handovers.pick(number, line)
+            elif hot is Hot.PICK_OLDEST:
+                self.handovers.pick(number, line)
             elif hot is _WORK:
                 slot = _slot(line)
                 self._picks[slot], pick = pick, None
                 self._begin(slot)
                 self.turns.launch(number, line, slot)
+                self.handovers.launch(number, line)
             elif hot is _OLD:
                 self._take_old(number, line)
             elif hot is _BEGIN:

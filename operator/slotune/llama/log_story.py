@@ -202,6 +202,9 @@ class LogStory:
     running: Running | None = None
     """What is known of the speed where no request finished; None where one did, and nothing is said."""
     forgotten: Forgotten | None = None
+    handovers: Seen | None = None
+    """Slots that held another prompt and were picked, and what lies between that and the work in them; the lines are
+    those of the longest. None where lines have no times of the server's own."""
     failure: Failure | None = None
     """How it ended, when it did not end well."""
     failure_line: Line | None = None

@@ -314,6 +314,42 @@ def test_copies_of_idle_slots_are_switched_off_as_the_build_spells_it(build: int
     assert flag in (found(RULES, "SLT056", of(log=story)).first or "")
 
 
+HANDED = """{start}.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 347604932
+{start}.{took}.000 I slot launch_slot_: id  0 | task {task} | processing task, is_child = 0
+{start}.{took}.100 I slot print_timing: id  0 | task {task} | prompt eval time =     500.00 ms /  1000 tokens
+{start}.{took}.200 I slot print_timing: id  0 | task {task} |        eval time =     400.00 ms /    21 tokens
+{start}.{took}.300 I slot      release: id  0 | task {task} | stop processing: n_tokens = {length}, truncated = 0
+"""
+"""As builds of summer 2026 print it at ``-lv 3``: of what copying takes they say nothing."""
+
+
+def handed(took_ms: int, length: int) -> LogStory:
+    """Twenty requests of 1,000 computed tokens, each at work so long after its slot was picked."""
+    start = "0.00.000.100 I srv    load_model: loading model 'm.gguf'\n0.00.900.000 I srv  llama_server: model loaded\n"
+    lines = (HANDED.format(start=f"1.{at:02}", took=f"{took_ms:03}", task=at, length=length) for at in range(20))
+    reader = LogReader("server.log")
+    reader.feed((start + "".join(lines)).encode())
+    (story,) = reader.finish()
+    return story
+
+
+def test_copies_are_found_by_the_times_of_a_log_that_does_not_say_what_they_took() -> None:
+    # 1,020 tokens in the slot are 1,000 computed and 20 of the answer: none was cached.
+    said = found(RULES, "SLT058", of(log=handed(500, 1020)))
+    assert said.sentence.startswith("saving and loading prompts takes 500 ms a request, 50 %")
+    assert said.confidence is Confidence.LIKELY
+    assert is_clear(RULES, "SLT058", of(log=handed(20, 1020)))
+    assert is_clear(RULES, "SLT056", of(log=handed(500, 1020)))
+
+
+def test_copies_that_take_longer_than_reading_again_are_worth_less_than_nothing() -> None:
+    # 1,500 more tokens of each prompt came from a cache; at 2,000 tokens/s they are 0.75 s.
+    said = found(RULES, "SLT058", of(log=handed(900, 2520)))
+    assert "60 % of prompt tokens came from a cache, which would be read again in less time" in said.sentence
+    assert "--cache-ram 0" in (said.first or "")
+    found(RULES, "SLT058", of(log=handed(600, 2520)), Severity.INFO)
+
+
 def test_saving_that_is_quick_or_not_done_is_clear() -> None:
     assert is_clear(RULES, "SLT056", of(log=log(updates(200.0), timings(40))))
     assert is_clear(RULES, "SLT056", of(log=log(requests=timings())))

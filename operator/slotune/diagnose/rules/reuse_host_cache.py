@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
-from slotune.diagnose.counting import counted
+from slotune.diagnose.counting import counted, times
 from slotune.diagnose.entry import Item
+from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.rules.placement import build_of
 from slotune.diagnose.rules.reuse_causes import CACHE_RAM_CHURN, HOST_CACHE_COPIES, IDLE_SLOTS_SAVED
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.flag_history import is_missing
-from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.log_story import LogStory, Seen, Topic
 
 __all__ = ["RULES"]
 
@@ -91,12 +92,14 @@ def _host_cache_copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
     first = None
     if known is not None and known[0] < MOSTLY:
         first = f"Set --cache-ram 0: only {100 * known[0]:.0f} % of prompt tokens came from a cache, and copying costs."
+    elif _is_longer(symptoms):
+        first = "Set --cache-ram 0: copying took longer than reading all tokens that came from a cache would have."
     return replace(copies, entry=HOST_CACHE_COPIES, first=first)
 
 
 def _of_idle_slots(log: LogStory | None) -> bool:
     """Whether copies are made because idle slots are saved: both lines are printed at one verbosity."""
-    if log is None:
+    if log is None or Topic.CACHE_UPDATE not in log.seen:
         return False
     return log.count(Topic.IDLE_SLOT_SAVED) >= MOSTLY * log.count(Topic.CACHE_UPDATE)
 
@@ -116,34 +119,59 @@ def _copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
     ram = settings.number(symptoms, "-cram", fact="cache_ram_mib")
     if ram is not None and ram.value == 0:
         return Clear("there is no host cache", (ram.evidence,))
-    updates = None if log is None else log.seen.get(Topic.CACHE_UPDATE)
+    updates = None if log is None else _updates(log)
     if log is None or log.requests is None or (updates is None and (log.verbosity or 0) < TRACE):
         return Undecided(A_TRACE)
     cost = _saving(log)
     if updates is None or cost is None or cost.ttft_share is None:
         return Clear(f"no prompt was saved in {counted(log.requests.requests, 'request')}")
-    saved = log.seen.get(Topic.IDLE_SLOT_SAVED)
-    evidence = (work.quoted(updates), *(() if saved is None else (work.quoted(saved),)))
-    each = f"{updates.total_ms / log.requests.requests:.0f} ms a request"
+    evidence = _evidence(log, updates)
+    each = f"{updates.total_ms / log.requests.requests:,.0f} ms a request"
     if cost.ttft_share < LARGE_PART:
         words = f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.1f} % of the prompts' time"
         return Clear(words, evidence)
     known = work.cached_share(symptoms)
-    is_vain = known is not None and known[0] < MOSTLY
+    is_vain = known is not None and (known[0] < MOSTLY or _is_longer(symptoms))
+    of_them = ", which would be read again in less time" if is_vain and known and known[0] >= MOSTLY else ""
+    is_told = Topic.CACHE_UPDATE in log.seen
     return Finding(
         IDLE_SLOTS_SAVED,
         f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.0f} % of the time that prompts take"
-        + ("" if known is None else f"; {100 * known[0]:.0f} % of prompt tokens came from a cache"),
+        + ("" if known is None else f"; {100 * known[0]:.0f} % of prompt tokens came from a cache{of_them}"),
         evidence,
         Severity.WARNING if is_vain and (cost.ttft_s or 0.0) >= FELT_S else Severity.INFO,
-        Confidence.CERTAIN if is_vain else Confidence.POSSIBLE,
+        (Confidence.CERTAIN if is_told else Confidence.LIKELY) if is_vain else Confidence.POSSIBLE,
         cost,
     )
 
 
+def _is_longer(symptoms: Symptoms) -> bool:
+    """Whether copying took more than reading all that came from a cache, this one or a slot's, would have."""
+    log = symptoms.log
+    updates = None if log is None else _updates(log)
+    if log is None or updates is None or log.requests is None or log.requests.cached_tokens is None:
+        return False
+    again_s = work.read_again_s(symptoms, log.requests.cached_tokens)
+    return again_s is not None and updates.total_ms > 1e3 * again_s
+
+
+def _updates(log: LogStory) -> Seen | None:
+    """What the server says that copying took; at the default verbosity, where it says nothing, what lies between the
+    pick of a slot and the work in it, which is that and setting up samplers."""
+    return log.seen.get(Topic.CACHE_UPDATE) or log.handovers
+
+
+def _evidence(log: LogStory, updates: Seen) -> tuple[Evidence, ...]:
+    saved = log.seen.get(Topic.IDLE_SLOT_SAVED)
+    if Topic.CACHE_UPDATE in log.seen:
+        return (work.quoted(updates), *(() if saved is None else (work.quoted(saved),)))
+    took = f"{updates.total_ms / 1e3:,.4g} s in all between such two lines, {times(updates.count)}"
+    return (Evidence.of_line(updates.first), work.quoted(updates), Evidence(Source.LOG, took))
+
+
 def _saving(log: LogStory) -> Cost | None:
     """What copying prompts to and from the host cache took of the time before a first token."""
-    updates, requests = log.seen.get(Topic.CACHE_UPDATE), log.requests
+    updates, requests = _updates(log), log.requests
     if updates is None or requests is None or not requests.requests or requests.prompt_ms + updates.total_ms <= 0:
         return None
     return Cost(updates.total_ms / requests.requests / 1e3, updates.total_ms / (updates.total_ms + requests.prompt_ms))

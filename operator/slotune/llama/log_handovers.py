@@ -1,0 +1,76 @@
+"""How long a request that has been given a slot waits until it is at work in it, by the log's own times.
+
+llama-server says which slot it picked, then saves the prompt that the slot held in host memory and loads the best saved
+one, and then says that the slot is processing the task. At the default verbosity it does not say what that took, but
+both lines have a time. A slot that keeps half of its prompt or more (``f_keep``) is handed over without copies, so it
+is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from slotune.llama.log_pieces import seconds_since_start
+from slotune.llama.log_story import Line, Seen
+from slotune.llama.log_topics import quote
+
+__all__ = ["HandoverTotals"]
+
+_SLOT = re.compile(rb"id +(\d{1,4}) \|")
+_KEPT = re.compile(rb"f_keep = (\d\.\d{3})")
+_KEPT_WITHOUT_COPIES: Final = 0.5
+"""Of what the slot held: from here on llama-server copies nothing."""
+
+
+class _Pick(NamedTuple):
+    """A slot that was picked."""
+
+    slot: bytes
+    seconds: float
+    number: int
+    line: bytes
+
+
+class HandoverTotals:
+    """Of one server since its last start."""
+
+    def __init__(self) -> None:
+        self._picked: _Pick | None = None
+        """The last one that is copied for, until its request is at work."""
+        self._count, self._total_s = 0, 0.0
+        self._longest_s = -1.0
+        self._longest: tuple[_Pick, tuple[int, bytes]] | None = None
+
+    def pick(self, number: int, line: bytes) -> None:
+        """A slot was picked for a request."""
+        slot, seconds, kept = _SLOT.search(line), seconds_since_start(line), _KEPT.search(line)
+        is_copied = kept is None or float(kept[1]) < _KEPT_WITHOUT_COPIES
+        self._picked = (
+            _Pick(slot[1], seconds, number, line) if is_copied and slot is not None and seconds is not None else None
+        )
+
+    def launch(self, number: int, line: bytes) -> None:
+        """A request is at work in its slot."""
+        picked = self._picked
+        if picked is None:
+            return
+        slot, seconds = _SLOT.search(line), seconds_since_start(line)
+        if slot is None or seconds is None or slot[1] != picked.slot:
+            return
+        self._picked = None
+        took_s = seconds - picked.seconds
+        if took_s < 0:
+            return  # the pick was another process's
+        self._count += 1
+        self._total_s += took_s
+        if took_s > self._longest_s:
+            self._longest_s, self._longest = took_s, (picked, (number, line))
+
+    def story(self) -> Seen | None:
+        """How many, what they took in all, and both lines of the longest; None where no line has a time."""
+        if self._longest is None:
+            return None
+        picked, (number, line) = self._longest
+        first, last = Line(picked.number, quote(picked.line)), Line(number, quote(line))
+        return Seen(self._count, first, last, total_ms=round(1e3 * self._total_s, 3))

@@ -63,3 +63,21 @@ def test_the_limit_of_its_cgroup_is_found(tmp_path: Path, line: str, folder: str
     look = look_at_process(7, proc, cgroup)
     assert look is not None
     assert look.limit_bytes == 2**30
+
+
+def test_the_least_cpu_limit_of_its_groups_and_its_threads_are_found_and_no_other_argument(tmp_path: Path) -> None:
+    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "7" / "task" / "9").mkdir(parents=True)
+    (proc / "7" / "cgroup").write_text("0::/kubepods/pod1/server\n")
+    (proc / "7" / "status").write_text("Name:\tllama-server\nVmSwap:\t0 kB\n")
+    (proc / "7" / "cmdline").write_text("llama-server\0-m\0m.gguf\0--api-key\0hush\0-t\0006\0")
+    (proc / "7" / "task" / "9" / "schedstat").write_text("2000000000 1000000000 5\n")
+    (proc / "stat").write_text("cpu  9 0 0 9 0 0 0 0 0 0\ncpu0 100 0 0 9 0 0 0 0 0 0\n")
+    (cgroup / "kubepods" / "pod1" / "server").mkdir(parents=True)
+    (cgroup / "kubepods" / "pod1" / "server" / "cpu.max").write_text("max 100000\n")
+    (cgroup / "kubepods" / "pod1" / "cpu.max").write_text("150000 100000\n")
+    look = look_at_process(7, proc, cgroup)
+    assert look is not None
+    assert (look.cpu.limit_cores, look.cpu.knows_limit, look.cpu.stated_threads) == (1.5, True, 6)
+    assert (look.cpu.cpus, look.cpu.busy_s, look.cpu.threads) == (1, 1.0, {9: (2.0, 1.0)})
+    assert "hush" not in repr(look)

@@ -9,7 +9,7 @@ import pytest
 from slotune.diagnose.host import HostFacts
 from slotune.gathering.proc_file import read_proc_file
 from slotune.tuning.errors import InvalidInputError
-from tests.load.proc_texts import look, printed
+from tests.load.proc_texts import look, printed, processors
 
 
 def written(folder: Path, text: str) -> Path:
@@ -23,6 +23,14 @@ def test_two_looks_say_what_happened_in_between(tmp_path: Path) -> None:
     host = read_proc_file(written(tmp_path, text))
     assert host.faults_per_s == 100
     assert host.was_at_work is True
+
+
+def test_what_the_processors_did_is_in_it_too(tmp_path: Path) -> None:
+    first, later = (processors(at_s=1000 + s, busy_s=500 + 4 * s, threads={1: (s, s)}) for s in (0, 5))
+    host = read_proc_file(written(tmp_path, printed(first, later)))
+    assert host.later is not None
+    assert (host.first.cpu.busy_s, host.later.cpu.busy_s) == (500.0, 520.0)
+    assert host.later.cpu.threads == {1: (5.0, 5.0)}
 
 
 def test_one_look_says_how_it_is_and_no_more(tmp_path: Path) -> None:

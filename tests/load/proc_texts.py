@@ -47,3 +47,33 @@ def look(
 def printed(*looks: dict[str, str]) -> str:
     """As ``grep -s ""`` prints such files, one look after the other."""
     return "".join(f"{path}:{line}\n" for files in looks for path, text in files.items() for line in text.splitlines())
+
+
+def processors(
+    *,
+    at_s: float = 1000.0,
+    cpus: int = 4,
+    busy_s: float = 500.0,
+    stolen_s: float = 0.0,
+    cpu_s: float = 50.0,
+    threads: dict[int, tuple[float, float]] | None = None,
+    allowed: str | None = None,
+    limit: str | None = "max 100000",
+    throttled_s: float = 0.0,
+    pid: int = 1,
+) -> dict[str, str]:
+    """A look with what the processors did, spread evenly; ``threads`` have the seconds that each ran and waited."""
+    ticks, stolen = round(100 * busy_s / cpus), round(100 * stolen_s / cpus)
+    files = look(at_s=at_s, cpu_s=cpu_s, pid=pid)
+    if allowed is not None:
+        files[f"/proc/{pid}/status"] += f"Cpus_allowed_list:\t{allowed}\n"
+    lines = [f"cpu{number} {ticks} 0 0 900 7 0 0 {stolen} 0 0" for number in range(cpus)]
+    files["/proc/stat"] = "\n".join(
+        [f"cpu  {cpus * ticks} 0 0 3600 28 0 0 {cpus * stolen} 0 0", *lines, "intr 9 9", ""]
+    )
+    for thread, (ran, waited) in (threads or {}).items():
+        files[f"/proc/{pid}/task/{thread}/schedstat"] = f"{round(1e9 * ran)} {round(1e9 * waited)} 77\n"
+    if limit is not None:
+        files["/sys/fs/cgroup/cpu.max"] = f"{limit}\n"
+        files["/sys/fs/cgroup/cpu.stat"] = f"usage_usec 9\nnr_throttled 3\nthrottled_usec {round(1e6 * throttled_s)}\n"
+    return files

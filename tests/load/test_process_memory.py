@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotune.load.process_cpu import CPULook
 from slotune.load.process_memory import MemoryLook, memory_look
 from tests.load.proc_texts import MIB, look
 
@@ -27,6 +28,7 @@ def test_a_look_at_a_server_is_read() -> None:
         refault_bytes=2 * MIB,
         stalled_percent=0.0,
         machine_bytes=65_536_000 * 1024,
+        cpu=CPULook(own_s=50.0),
     )
 
 

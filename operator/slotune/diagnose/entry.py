@@ -24,7 +24,7 @@ class Item(enum.Enum):
     MEMORY = ("Memory", "is there enough memory for the context, the caches and the weights?")
     REUSE = ("Reuse", "is a shared prefix computed once, or again and again?")
     QUEUE = ("Queue", "do requests wait for a slot?")
-    THREADS = ("Threads", "do the CPU threads fit the CPU limit?")
+    THREADS = ("Threads", "do the CPU threads get the cores that they need?")
     SAMPLING = ("Sampling", "what does choosing the next token cost?")
     TEMPLATE = ("Template", "what do the chat template and tokenizing cost?")
     LOGGING = ("Logging", "does logging slow the server down?")

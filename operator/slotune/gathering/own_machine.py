@@ -1,4 +1,4 @@
-"""The memory of a server that listens on this machine: its process is found by its port, and only looked at.
+"""Memory and processors of a server that listens on this machine: its process is found by its port, and only looked at.
 
 Linux only. Where the process is somebody else's, or in a namespace of its own, nothing is known and nothing is said.
 """
@@ -6,13 +6,16 @@ Linux only. Where the process is somebody else's, or in a namespace of its own, 
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from slotune.load.process_cpu import cpu_look
 from slotune.load.process_memory import MemoryLook, memory_look
 
 __all__ = ["look_at_process", "process_behind"]
@@ -26,6 +29,9 @@ _ENGINES: Final = ("llama", "ollama", "koboldcpp")
 _OF_PROCESS: Final = ("stat", "status", "io", "smaps")
 _OF_CGROUP: Final = ("memory.max", "memory.current", "memory.stat", "memory.pressure")
 _OF_OLD_CGROUP: Final = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
+_OF_CPU: Final = ("cpu.max", "cpu.stat")
+_OF_OLD_CPU: Final = ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat")
+_MOST_THREADS: Final = 1024
 
 
 def process_behind(url: str, proc: Path = PROC) -> int | None:
@@ -39,13 +45,16 @@ def process_behind(url: str, proc: Path = PROC) -> int | None:
 
 
 def look_at_process(pid: int, proc: Path = PROC, cgroup: Path = CGROUP) -> MemoryLook | None:
-    """How its memory is now; None where that may not be seen, or is of no server that computes."""
+    """How it is now; None where that may not be seen, or is of no server that computes."""
     paths = [proc / "uptime", proc / "meminfo", *(proc / str(pid) / name for name in _OF_PROCESS)]
-    files = {str(path): text for path in (*paths, *_of_cgroup(pid, proc, cgroup)) if (text := _read(path)) is not None}
+    paths += [*_of_cgroup(pid, proc, cgroup), *_of_processors(pid, proc, cgroup)]
+    files = {_shown(path, proc): text for path in paths if (text := _read(path)) is not None}
     if "memory.pressure" not in {Path(path).name for path in files}:
         stalls = _read(proc / "pressure" / "memory")
-        files |= {} if stalls is None else {str(proc / "pressure" / "memory"): stalls}
+        files |= {} if stalls is None else {"/proc/pressure/memory": stalls}
     look = memory_look(files)
+    if (proc / str(pid) / "cgroup").exists() and cgroup.is_dir():
+        look = replace(look, cpu=replace(look.cpu, knows_limit=True))  # groups without the files have no limit
     return look if look.swapped_bytes is not None and _computes(look) else None
 
 
@@ -103,6 +112,38 @@ def _of_cgroup(pid: int, proc: Path, cgroup: Path) -> list[Path]:
         if "memory" in controllers.split(","):
             return [cgroup / "memory" / path.lstrip("/") / name for name in _OF_OLD_CGROUP]
     return []
+
+
+def _of_processors(pid: int, proc: Path, cgroup: Path) -> list[Path]:
+    """Who used them, how long each thread waited for one, and the limit of the group that has the least."""
+    threads = sorted(_processes(proc / str(pid) / "task"))[:_MOST_THREADS]
+    schedules = [proc / str(pid) / "task" / str(thread) / "schedstat" for thread in threads]
+    stated = [proc / str(pid) / "cmdline", proc / str(pid) / "environ"]
+    return [proc / "stat", proc / "self" / "stat", *stated, *schedules, *_limits(pid, proc, cgroup)]
+
+
+def _limits(pid: int, proc: Path, cgroup: Path) -> list[Path]:
+    """Of its own group, or of one above: the kernel holds it to each of them."""
+    found: list[tuple[float, int, list[Path]]] = []
+    for line in (_read(proc / str(pid) / "cgroup") or "").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        is_old = "cpu" in controllers.split(",")
+        if controllers and not is_old:
+            continue
+        root = cgroup / "cpu" if is_old else cgroup
+        for folder in (root / path.lstrip("/"), *(root / path.lstrip("/")).parents):
+            paths = [folder / name for name in (_OF_OLD_CPU if is_old else _OF_CPU)]
+            files = {str(one): text for one in paths if (text := _read(one)) is not None}
+            if (look := cpu_look(files)).knows_limit:
+                found.append((math.inf if look.limit_cores is None else look.limit_cores, len(found), paths))
+            if folder == root:
+                break
+    return min(found)[2] if found else []
+
+
+def _shown(path: Path, proc: Path) -> str:
+    """As its path is on a machine whose /proc is where it should be."""
+    return f"/proc/{path.relative_to(proc)}" if path.is_relative_to(proc) else str(path)
 
 
 def _read(path: Path) -> str | None:

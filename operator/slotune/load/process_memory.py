@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from slotune.load.process_cpu import TICKS_PER_S, CPULook, cpu_look
 
 __all__ = ["MemoryLook", "memory_look"]
 
 KIB: Final = 1024
 PAGE_BYTES: Final = 4096
 """Of the counters that count pages, on nearly every machine; where pages are larger they count too little."""
-TICKS_PER_S: Final = 100
-"""USER_HZ, which the kernel keeps at this for programs."""
 _WITHOUT_LIMIT: Final = 2**60
 """Bytes from which a limit of version 1 means none: it is the largest number of pages."""
+_OTHERS: Final = re.compile(r"^/proc/(?:stat|self/stat|pressure/cpu|\d+/task/.*)$")
+"""Files that share their name with one of the process, and are of the machine, of who looks, or of a thread."""
 _WEIGHTS: Final = re.compile(r"\.gguf(?: \(deleted\))?$")
 _MAPPING: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+ \S{4} [0-9a-f]+ \S+ \d+ *(.*)")
 _LARGE_FILE: Final = 256 * 2**20
@@ -56,11 +58,13 @@ class MemoryLook:
     stalled_percent: float | None = None
     """Of the last ten seconds, in which everything in the container (else on the machine) waited for memory."""
     machine_bytes: int | None = None
+    cpu: CPULook = field(default_factory=CPULook)
+    """What it had of the processors."""
 
 
 def memory_look(files: Mapping[str, str]) -> MemoryLook:
     """The look that the text of some files, by path, comes to."""
-    by_name = {_name(path): text for path, text in files.items()}
+    by_name = {_name(path): text for path, text in files.items() if not _OTHERS.search(path)}
     status = _fields(by_name.get("status", ""))
     faults, cpu_s = _stat(by_name.get("stat", ""))
     weights = _weights(by_name["smaps"]) if by_name.get("smaps") else (None, None)
@@ -83,6 +87,7 @@ def memory_look(files: Mapping[str, str]) -> MemoryLook:
         refault_bytes=_refaults(counters),
         stalled_percent=_stalled(pressure),
         machine_bytes=_kib(_fields(by_name.get("meminfo", "")).get("MemTotal")),
+        cpu=cpu_look(files),
     )
 
 

@@ -15,6 +15,7 @@ from slotune.diagnose.symptoms import GPUFacts, NodeFacts, PodFacts, ServerLook,
 from slotune.llama.server_answers import Metrics, ModelMeta, Props, Slot
 from slotune.llama.template_facts import template_facts
 from slotune.load.nvidia_smi import DeviceSnapshot
+from slotune.load.process_cpu import CPULook
 from slotune.load.process_memory import MemoryLook
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import probe
@@ -59,6 +60,7 @@ def memory_at(seconds: float) -> MemoryLook:
         refault_bytes=0,
         stalled_percent=0.0,
         machine_bytes=64 * 1024 * MIB,
+        cpu=CPULook(cpus=8, machine_cpus=8, busy_s=2 * seconds, own_s=seconds, threads={1: (seconds, 0.0)}),
     )
 
 

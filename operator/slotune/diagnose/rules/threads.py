@@ -11,10 +11,14 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
+from slotune.diagnose.host import HostFacts
+from slotune.diagnose.processors import processor_use
 from slotune.diagnose.rules import settings, work
+from slotune.diagnose.rules.cpu_others import CPU_TAKEN, cpu_taken, looks
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.settings import Number
 from slotune.diagnose.symptoms import Symptoms
+from slotune.load.process_cpu import CPULook
 
 __all__ = ["ENTRIES", "RULES"]
 
@@ -44,11 +48,13 @@ CPU_LIMIT_BELOW_ONE: Final = Entry(
     verify="Decode speed of one request rises, and the container's nr_throttled stops growing.",
 )
 
-ENTRIES: Final = (THREADS_ABOVE_QUOTA, CPU_LIMIT_BELOW_ONE)
+ENTRIES: Final = (THREADS_ABOVE_QUOTA, CPU_LIMIT_BELOW_ONE, CPU_TAKEN)
 
 _OF_CORES = re.compile(r"n_threads = \d+ \(n_threads_batch = \d+\) / (\d+)")
 """``system_info``: the threads, and after the slash the cores that the process may use."""
 
+
+_NO_LIMIT: Final = "the CPU limit of its container: --deployment NAME, --proc FILE, or --url on its machine"
 
 ENOUGH: Final = 0.75
 """A limit of 3.5 lets four threads run, a little slower; one of 1.1 stops two of them half of the time."""
@@ -61,7 +67,7 @@ def _above_quota(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if threads is None:
         return _by_default(symptoms, limit)
     if limit is None:
-        return Undecided("the CPU limit of its container: --deployment NAME")
+        return Undecided(_NO_LIMIT)
     cores, seen, _ = limit
     if threads.value <= math.ceil(cores):
         return _within(symptoms, threads, limit)
@@ -72,7 +78,7 @@ def _within(symptoms: Symptoms, threads: Number, limit: tuple[float, Evidence, b
     """As many threads as the limit rounded up, of which the last may be stopped for a part of the time."""
     cores, seen, is_quota = limit
     if not is_quota:
-        return Undecided("the CPU limit of its container: --deployment NAME")
+        return Undecided(_NO_LIMIT)
     if threads.value == 1 and cores < 1:
         words = "one thread is the fewest there are; that the limit stops it is a finding of its own"
         return Clear(words, (threads.evidence, seen))
@@ -85,12 +91,17 @@ def _within(symptoms: Symptoms, threads: Number, limit: tuple[float, Evidence, b
 def _by_default(symptoms: Symptoms, limit: tuple[float, Evidence, bool] | None) -> Finding | Clear | Undecided:
     """Without -t the threads are the node's physical cores, at least half of those that the node counts."""
     cores = None if symptoms.node is None else symptoms.node.cores
-    if limit is None or cores is None or not settings.has_defaults(symptoms):
-        return Undecided(f"a log with -lv 4 that holds the start, or {settings.ITS_ARGUMENTS}")
+    host = symptoms.host
+    if cores is None and host is not None and host.last.cpu.stated_threads == 0:
+        cores = host.last.cpu.machine_cpus
+    elif not settings.has_defaults(symptoms):
+        cores = None
+    if limit is None or cores is None:
+        return Undecided(f"a log with -lv 4 that holds the start, {settings.ITS_ARGUMENTS}, or a look while it answers")
     least, most = math.floor(cores / 2), cores
-    seen = Evidence(Source.NODE, f"cpu: {cores:g}")
+    seen = Evidence(Source.NODE if symptoms.node is not None else Source.PROC, f"cpu: {cores:g}")
     if most <= math.ceil(limit[0]):
-        return Clear(f"the node has {_counted(cores, 'core')}, and the limit is {limit[0]:g}", (seen, limit[1]))
+        return Clear(f"the machine has {_counted(cores, 'core')}, and the limit is {limit[0]:g}", (seen, limit[1]))
     if least <= math.ceil(limit[0]):
         return Undecided("a log with -lv 4 that holds the start: how many threads there are")
     unstated = Evidence(Source.FLAGS, "-t is not stated")
@@ -121,18 +132,22 @@ def _finding(
 
 def _below_one(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """A limit that no number of threads makes up for; what a log says of cores is a count of whole ones."""
-    pod = symptoms.pod
-    if pod is None:
-        return Undecided("the CPU limit of its container: --deployment NAME")
-    if pod.cpu_limit is None:
-        return Clear("the container has no CPU limit")
-    seen = Evidence(Source.POD, f"limits.cpu: {pod.cpu_limit:g}")
-    if pod.cpu_limit >= 1:
-        return Clear(f"the CPU limit is {_counted(pod.cpu_limit, 'core')}", (seen,))
+    pod, host = symptoms.pod, symptoms.host
+    if pod is not None:
+        limit, seen = pod.cpu_limit, Evidence(Source.POD, f"limits.cpu: {pod.cpu_limit or 0:g}")
+    elif host is not None and host.last.cpu.knows_limit:
+        limit, seen = host.last.cpu.limit_cores, _of_cgroup(host.last.cpu)
+    else:
+        return Undecided(_NO_LIMIT)
+    if limit is None:
+        return Clear("the container has no CPU limit" if pod is not None else "no CPU limit holds it")
+    if limit >= 1:
+        return Clear(f"the CPU limit is {_counted(limit, 'core')}", (seen,))
     speed = work.user_speed(symptoms)
-    words = f"the CPU limit is {pod.cpu_limit:g} of a core"
+    words = f"the CPU limit is {limit:g} of a core"
     backend = backend_of(symptoms)
-    if _is_on_gpu(symptoms) or (backend is not None and backend.is_gpu) or pod.gpus or pod.gpu_parts:
+    holds_gpu = pod is not None and bool(pod.gpus or pod.gpu_parts)
+    if _is_on_gpu(symptoms) or (backend is not None and backend.is_gpu) or holds_gpu:
         words = f"{words}: what computes is the GPU, and only sampling and reading requests wait for it"
         return Finding(CPU_LIMIT_BELOW_ONE, words, (seen,), Severity.INFO, Confidence.LIKELY)
     words += "" if speed is None else f", and one request gets {speed.value:.1f} tok/s"
@@ -142,7 +157,7 @@ def _below_one(symptoms: Symptoms) -> Finding | Clear | Undecided:
         words,
         (seen,) if speed is None else (seen, speed.evidence),
         confidence=Confidence.LIKELY if is_sure else Confidence.POSSIBLE,
-        cost=Cost(speed_share=1 - pod.cpu_limit) if is_sure else Cost(),
+        cost=Cost(speed_share=1 - limit) if is_sure else Cost(),
     )
 
 
@@ -167,27 +182,54 @@ def _threads(symptoms: Symptoms) -> Number | None:
         )
         if one is not None and one.value > 0  # -1 asks for the default
     ]
+    if not found and symptoms.host is not None:
+        return _threads_of_host(symptoms.host)
     return max(found, key=lambda one: one.value, default=None)
 
 
 def _limit(symptoms: Symptoms) -> tuple[float, Evidence, bool] | Clear | None:
     """(Cores, who says so, whether that is the container's limit), Clear where there is none, None: nobody said."""
-    pod, log = symptoms.pod, symptoms.log
+    pod, log, host = symptoms.pod, symptoms.log, symptoms.host
     if pod is not None and pod.cpu_limit is not None:
         return pod.cpu_limit, Evidence(Source.POD, f"limits.cpu: {pod.cpu_limit:g}"), True
+    if pod is None and host is not None and host.last.cpu.knows_limit:
+        return _of_host(host)
     line = None if log is None else log.fact_lines.get("threads")
     match = None if line is None else _OF_CORES.search(line.text)
     if line is not None and match is not None:
         return float(match[1]), Evidence(Source.LOG, line.text, line.number), pod is not None
     if pod is None:
-        return None
+        return _of_host(symptoms.host)
     cores = None if symptoms.node is None else symptoms.node.cores
     if cores is None:
         return Clear("the container has no CPU limit")
     return cores, Evidence(Source.NODE, f"cpu: {cores:g}"), True
 
 
+def _threads_of_host(host: HostFacts) -> Number | None:
+    """As its command line says, else those that were seen at work: which compute shows only while they do."""
+    use, stated = processor_use(host), host.last.cpu.stated_threads
+    if stated:
+        return Number(stated, Evidence(Source.PROC, f"cmdline: {stated} threads"))
+    return Number(use.working_threads, looks(use)[-1]) if use is not None and host.was_at_work else None
+
+
+def _of_host(host: HostFacts | None) -> tuple[float, Evidence, bool] | None:
+    """The lesser of the limit and the processors that the process may run on."""
+    look = None if host is None else host.last.cpu
+    if look is None or look.cpus is None:
+        return None
+    if look.limit_cores is not None and look.limit_cores < look.cpus:
+        return look.limit_cores, _of_cgroup(look), True
+    return float(look.cpus), Evidence(Source.PROC, f"stat: {look.cpus} processors to run on"), look.knows_limit
+
+
+def _of_cgroup(look: CPULook) -> Evidence:
+    return Evidence(Source.PROC, f"cpu.max: {look.limit_cores or 0:g} cores")
+
+
 RULES: Final = (
     Rule(THREADS_ABOVE_QUOTA.id, Item.THREADS, _above_quota),
     Rule(CPU_LIMIT_BELOW_ONE.id, Item.THREADS, _below_one),
+    Rule(CPU_TAKEN.id, Item.THREADS, cpu_taken),
 )

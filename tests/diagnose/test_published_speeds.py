@@ -186,3 +186,17 @@ def test_a_quarter_of_a_published_speed_is_noticed(one: Measured) -> None:
     assert isinstance(found, Finding)
     assert found.cost.speed_share is not None
     assert found.cost.speed_share > 0.1
+
+
+@pytest.mark.parametrize("one", [one for one in LARGE if one.count == 1], ids=said)
+def test_what_is_slow_for_layers_on_the_cpu_is_told_as_that_alone(one: Measured) -> None:
+    """The cause with all that it costs, and neither of the two findings that would only ask for it."""
+    symptoms = symptoms_of(one, slower=5, offloaded=0.7)
+    first, *more = check_up(symptoms, ALL_RULES).findings
+    assert first.id == "SLT002"
+    assert first.cost.speed_share is not None
+    assert first.cost.speed_share > 0.1
+    assert not {"SLT012", "SLT013"} & {finding.id for finding in more}
+    roofline = roofline_of(symptoms)
+    assert isinstance(roofline, Roofline)
+    assert any("lies in host memory, which is slower" in sentence for sentence in roofline.sentences)

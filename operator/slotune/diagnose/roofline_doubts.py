@@ -11,6 +11,7 @@ from typing import Final
 
 from slotune.diagnose.accelerators import is_faster_at_fp4
 from slotune.diagnose.devices import Devices
+from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.speculating import Speculating
 from slotune.diagnose.step_reads import Weights, kv_type_is_known
@@ -33,6 +34,9 @@ PARAMETERS: Final = "how many weights there are: --model FILE.gguf, or a log wit
 EXPERTS: Final = (
     "whether all weights take part in a token, or a mixture of experts reads only some: --model FILE.gguf, or a log "
     "with -lv 4"
+)
+HELD_WHOLE: Final = (
+    "part of the model lies in host memory, which is slower: the bounds are those of a device that holds all of it"
 )
 GUESSES: Final = (
     "how many tokens a step writes with speculation: a log of requests with their draft acceptance; until then a bound "
@@ -73,7 +77,7 @@ def doubts_of(
         prefill_share: the same of prompts.
     """
     gpu, is_on_cpu = devices.gpu, backend_of(symptoms) is Backend.CPU
-    sentences = []
+    sentences = [] if on_host(symptoms) is None else [HELD_WHOLE]
     decode_needs = prefill_needs = None
     if gpu is None or not gpu.bandwidth_bytes_per_s:
         decode_needs = HOST_BANDWIDTH if is_on_cpu else BANDWIDTH

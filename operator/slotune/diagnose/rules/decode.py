@@ -9,11 +9,12 @@ from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of, usual_step_s
+from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline"]
+__all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "speed_lost"]
 
 ABOVE_ROOFLINE: Final = Entry(
     id="SLT012",
@@ -31,6 +32,21 @@ ABOVE_ROOFLINE: Final = Entry(
 
 
 def _above_roofline(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    said = _measured(symptoms)
+    cause = on_host(symptoms) if isinstance(said, Finding) else None
+    if cause is None or not isinstance(said, Finding):
+        return said
+    return Clear(f"a token takes longer than the GPU needs for it: {cause.id} says why", said.evidence)
+
+
+def speed_lost(symptoms: Symptoms) -> float | None:
+    """Share of tokens/s by which a token is slower than is usual for its GPU, whatever the cause; None: none is
+    known."""
+    said = _measured(symptoms)
+    return said.cost.speed_share if isinstance(said, Finding) else None
+
+
+def _measured(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if backend_of(symptoms) is Backend.CPU:
         return Clear("no GPU is in use, so no GPU's bandwidth bounds it")
     roofline = roofline_of(symptoms)
@@ -66,7 +82,7 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
 
 
 def is_above_roofline(symptoms: Symptoms) -> bool:
-    """Whether a token is known to take longer than the GPU needs for it."""
+    """Whether a token is known to take longer than the GPU needs for it, and nothing else says why."""
     return isinstance(_above_roofline(symptoms), Finding)
 
 

@@ -7,13 +7,14 @@ layers" proves nothing (it does so where there is none); where the weights lie d
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules import layers
+from slotune.diagnose.rules import decode, layers, prefill
 from slotune.diagnose.rules.placement import (
     NEEDS_START,
     asks_for_gpus,
@@ -230,10 +231,26 @@ def _no_gpu(symptoms: Symptoms) -> Clear | Undecided:
     return Undecided(NEEDS_START)
 
 
+def _layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    return _counted(layers.layers_on_cpu(symptoms), symptoms)
+
+
+def _fit_spilled(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    return _counted(layers.fit_spilled(symptoms), symptoms)
+
+
+def _counted(said: Finding | Clear | Undecided, symptoms: Symptoms) -> Finding | Clear | Undecided:
+    """With what one user alone loses to it: all by which they are slower than with the whole model on the GPU."""
+    if not isinstance(said, Finding) or said.severity is Severity.INFO:
+        return said
+    lost = prefill.time_lost(symptoms)
+    return replace(said, cost=replace(lost, speed_share=decode.speed_lost(symptoms)))
+
+
 ENTRIES: Final = (GPU_NOT_USED, layers.LAYERS_ON_CPU, layers.FIT_SPILLED)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(GPU_NOT_USED.id, Item.GPU, _gpu_not_used, tells_place=True),
-    Rule(layers.LAYERS_ON_CPU.id, Item.GPU, layers.layers_on_cpu),
-    Rule(layers.FIT_SPILLED.id, Item.GPU, layers.fit_spilled),
+    Rule(layers.LAYERS_ON_CPU.id, Item.GPU, _layers_on_cpu),
+    Rule(layers.FIT_SPILLED.id, Item.GPU, _fit_spilled),
 )

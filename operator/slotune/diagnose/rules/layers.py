@@ -29,7 +29,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.flag_settings import Setting
 from slotune.llama.log_story import LogStory, Topic
 
-__all__ = ["FIT_SPILLED", "LAYERS_ON_CPU", "fit_spilled", "layers_on_cpu", "spilled_layers"]
+__all__ = ["FIT_SPILLED", "LAYERS_ON_CPU", "fit_spilled", "layers_on_cpu", "on_host", "spilled_layers"]
 
 MIB: Final = 2**20
 
@@ -242,6 +242,15 @@ def _fit_by_log(symptoms: Symptoms, log: LogStory) -> Finding | Clear | Undecide
         return Undecided(NEEDS_START)
     is_told = log.facts.on_gpu and _weights_on_cpu(symptoms, log) is not None
     return Clear(f"what lies in host memory is told as {LAYERS_ON_CPU.id}" if is_told else "-fit moved no layers")
+
+
+def on_host(symptoms: Symptoms) -> Finding | None:
+    """What is found of a model on a GPU that is partly in host memory: why it is slower than the GPU."""
+    for check in (layers_on_cpu, fit_spilled):
+        found = check(symptoms)
+        if isinstance(found, Finding) and found.severity is not Severity.INFO:
+            return found
+    return None
 
 
 def _gave_up(failed: tuple[Evidence, ...]) -> Finding:

@@ -9,11 +9,12 @@ from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "RULES", "time_lost"]
 
 PREFILL_FAR_BELOW: Final = Entry(
     id="SLT013",
@@ -42,6 +43,20 @@ PROMPT_TOKENS: Final = 512
 
 
 def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
+    said = _measured(symptoms)
+    cause = on_host(symptoms) if isinstance(said, Finding) else None
+    if cause is None or not isinstance(said, Finding):
+        return said
+    return Clear(f"a prompt takes longer than the GPU needs for it: {cause.id} says why", said.evidence)
+
+
+def time_lost(symptoms: Symptoms) -> Cost:
+    """What a prompt takes longer than is usual for its GPU, whatever the cause."""
+    said = _measured(symptoms)
+    return said.cost if isinstance(said, Finding) else Cost()
+
+
+def _measured(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if backend_of(symptoms) is Backend.CPU:
         return Clear("no GPU is in use, so no GPU's arithmetic bounds it")
     roofline = roofline_of(symptoms)

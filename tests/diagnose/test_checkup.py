@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotune.diagnose.catalogue import ENTRIES
 from slotune.diagnose.checkup import Checked, Checkup, Outcome, Rule, check_up, order
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
@@ -168,11 +169,23 @@ def test_refused_requests_count_like_time() -> None:
     assert order([few, many, most]) == (most, many, few)
 
 
-def test_requests_that_fail_come_before_what_only_costs_time_within_one_severity() -> None:
+WITHOUT_AN_ANSWER = (31, 32, 34, 36, 110, 111, 114, 115, 116, 117, 201, 202, 203, 204, 205, 206, 207, 209, 212, 213)
+"""Numbers of what refuses requests, cuts them off, loses them, or keeps the server from taking any."""
+
+
+@pytest.mark.parametrize("number", WITHOUT_AN_ANSWER)
+def test_requests_that_fail_come_before_what_only_costs_time_within_one_severity(number: int) -> None:
     slow = finding(80, Item.LOGGING, cost=Cost(speed_share=0.9))
-    refused = finding(31, Item.MEMORY)
+    failing = finding(number, Item.HEALTH)
     dead = finding(1, Item.GPU, Severity.CRITICAL)
-    assert order([slow, refused, dead]) == (dead, refused, slow)
+    assert order([slow, failing, dead]) == (dead, failing, slow)
+
+
+def test_all_else_is_ordered_by_what_it_costs() -> None:
+    slow = finding(80, Item.LOGGING, cost=Cost(speed_share=0.9))
+    rest = [one for one in ENTRIES if int(one.removeprefix("SLT")) not in WITHOUT_AN_ANSWER]
+    assert len(rest) == len(ENTRIES) - len(WITHOUT_AN_ANSWER)
+    assert [one for one in rest if order([finding(int(one.removeprefix("SLT"))), slow])[0] != slow] == []
 
 
 def test_equal_weights_come_in_the_order_of_the_checklist_and_then_of_the_identifiers() -> None:

@@ -287,7 +287,7 @@ async def test_a_page_of_other_metrics_is_none() -> None:
         ),
         pytest.param(
             [(0.0, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[")],
-            "it hung up without an HTTP answer: is it llama-server's port, and http rather than https?",
+            "it hung up without an HTTP answer: is it llama-server's port? If it speaks TLS, give https://",
             id="broken off",
         ),
     ],
@@ -411,11 +411,20 @@ async def test_plain_words_to_a_port_for_tls_are_told_as_such() -> None:
     ("url", "want"),
     [
         ("", "--url is empty: must begin with http:// or https://"),
-        ("localhost:8080", "--url is localhost:8080: must begin with http:// or https://"),
-        ("ftp://127.0.0.1", "must be an address such as http://127.0.0.1:8080"),
-        ("http://", "must be an address such as"),
-        ("http://127.0.0.1:port", "is no address"),
-        ("http://127.0.0.1:70000", "is no address"),
+        ("localhost:8080", "localhost:8080: must begin with http:// or https://: give http://localhost:8080"),
+        ("https:/localhost/v1", "give https://localhost"),
+        (":8080", "give http://127.0.0.1:8080"),
+        ("[::1]:8080", "give http://[::1]:8080"),
+        ("::1", "give http://[::1]"),
+        ("http://::1:8080", "an IPv6 address stands in brackets, such as http://[::1]:8080"),
+        ("http://a:1,http://b:1", "its port must be a number"),
+        ("ftp://127.0.0.1", "must begin with http:// or https://, such as http://127.0.0.1:8080"),
+        ("http://", "names no host: give an address such as"),
+        ("http://127.0.0.1:port", "is no address: its port must be a number from 1 to 65535"),
+        ("http://127.0.0.1:70000", "is no address: its port must be a number from 1 to 65535"),
+        ("http://127.0.0.1:0", "is no address: its port must be a number from 1 to 65535"),
+        ("./chat.log", "a server's log is given with --log FILE"),
+        ("/run/llama.sock", "is a Unix socket, which can't be asked"),
         ("http://[::1", "is no address"),
         ("http://user:hunter2@127.0.0.1", "has a name or password in it"),
         ("http://exa mple", "is no address"),
@@ -543,7 +552,13 @@ WRONG_KEY = said(
     {"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}, "401 Unauthorized"
 )
 NO_UPSTREAM = document("<html>no upstream</html>", status="503 Service Unavailable", content_type="text/html")
-MOVED = [(0.0, b"HTTP/1.1 308 Moved\r\nLocation: https://a.example/x?token=1\r\nContent-Length: 0\r\n\r\n")]
+
+
+def moved(place: str) -> Script:
+    return [(0.0, f"HTTP/1.1 308 Moved\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())]
+
+
+MOVED = moved("https://a.example/x?token=1")
 HTML = document("<!DOCTYPE html><title>Welcome</title>", content_type="text/html")
 
 
@@ -568,7 +583,15 @@ def openai(owner: str) -> Script:
         ),
         pytest.param({"/props": LOADING}, "still loading its model", id="loading again by the next question"),
         pytest.param({"/health": NO_UPSTREAM}, "a proxy that reaches no server", id="a proxy with nothing behind it"),
-        pytest.param({"/health": MOVED}, "it redirects to https://a.example/x: give the address", id="a redirect"),
+        pytest.param(
+            {"/health": MOVED}, "it redirects to https://a.example/x: give https://a.example/x", id="a redirect"
+        ),
+        pytest.param(
+            {"/health": moved("https://a.example/llm/health")}, "give https://a.example/llm", id="one to another host"
+        ),
+        pytest.param(
+            {"/health": moved("/login")}, "to /login: give the address of the server itself", id="one to a login"
+        ),
         pytest.param(
             {"/props": WRONG_KEY, "/v1/models": WRONG_KEY},
             "it wants an API key (401): name a file that holds it with --api-key-file FILE",
@@ -650,6 +673,11 @@ async def test_another_server_is_named_where_it_can_be(answers: dict[str, Script
         told = await refusal(server.url)
     assert told.startswith(f"--url is {server.url}: no llama-server but {want}")
     assert told.endswith(": only llama-server can be diagnosed")
+
+
+async def test_a_path_that_leads_nowhere_is_doubted() -> None:
+    async with stand_in() as server:
+        assert "an address ends with the server's --api-prefix, or has no path" in await refusal(f"{server.url}/llm")
 
 
 async def test_a_llama_server_whose_props_are_odd_is_still_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 
@@ -17,6 +17,12 @@ _PAGES = re.compile(
     r"|embeddings?|infill|tokenize|detokenize|apply-template|rerank(ing)?))?$"
 )
 """What people copy along with the address."""
+_SOCKET = re.compile(r"(http\+)?unix:|[^:]*\.sock$")
+_FILE = re.compile(r"[.~]{0,2}/|[^:/]+\.(log|txt|jsonl?|gz)$")
+"""What is given for an address by mistake."""
+_MISSPELT = re.compile(r"(?:(https?)[:/]+)?(.*)", re.DOTALL)
+_BARE_IPV6 = re.compile(r"[0-9a-fA-F.]*:[0-9a-fA-F.]*:[0-9a-fA-F:.]*(%\w+)?")
+_LARGEST_PORT = 65535
 
 
 def base_address(url: str) -> str:
@@ -31,21 +37,13 @@ def base_address(url: str) -> str:
     text = url.strip()
     try:
         parts = urlsplit(text)
-        port = parts.port
     except ValueError as error:  # its own words may repeat a password
         raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}") from error
     if "@" in parts.netloc:
         cure = "has a name or password in it, which would be printed: leave it out; a key goes into --api-key-file FILE"
         raise InvalidInputError("--url", None, cure)
-    if parts.scheme in {"unix", "http+unix"}:
-        cure = f"is a Unix socket, which can't be asked: let the server listen on a port, {_EXAMPLE}"
-        raise InvalidInputError("--url", _shown(text), cure)
-    if "://" not in text:
-        raise InvalidInputError("--url", _shown(text), f"must begin with http:// or https://, {_EXAMPLE}")
-    if not _is_plain(parts.netloc):
-        raise InvalidInputError("--url", _shown(text), f"is no address: give one {_EXAMPLE}")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise InvalidInputError("--url", _shown(text), f"must be an address {_EXAMPLE}")
+    if (wrong := _wrong_with(text, parts)) is not None:
+        raise InvalidInputError("--url", _shown(text), wrong)
     base = urlunsplit((parts.scheme, parts.netloc, _PAGES.sub("", parts.path.rstrip("/")), "", ""))
     try:
         httpx.URL(base).host.encode("idna")
@@ -64,6 +62,46 @@ def usable_key(key: str | None) -> str | None:
     if not (bare.isascii() and bare.isprintable()):
         raise InvalidInputError("--api-key-file", None, "must hold one key of plain characters on a single line")
     return bare or None
+
+
+def _wrong_with(text: str, parts: SplitResult) -> str | None:
+    """Why this is no address, and what to give in its place."""
+    if _SOCKET.match(text):
+        return f"is a Unix socket, which can't be asked: let the server listen on a port, {_EXAMPLE}"
+    if "://" not in text:
+        return _without_scheme(text)
+    if parts.scheme not in {"http", "https"}:
+        return f"must begin with http:// or https://, {_EXAMPLE}"
+    return _wrong_host(parts)
+
+
+def _wrong_host(parts: SplitResult) -> str | None:
+    if _BARE_IPV6.fullmatch(parts.netloc):
+        return "is no address: an IPv6 address stands in brackets, such as http://[::1]:8080"
+    if not _is_plain(parts.netloc):
+        return f"is no address: give one {_EXAMPLE}"
+    if not parts.hostname:
+        return f"names no host: give an address {_EXAMPLE}"
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    return None if has_port else f"is no address: its port must be a number from 1 to {_LARGEST_PORT}"
+
+
+def _without_scheme(text: str) -> str:
+    wrong = f"must begin with http:// or https://, {_EXAMPLE}"
+    if _FILE.match(text):
+        return f"{wrong}; a server's log is given with --log FILE"
+    scheme, host = _MISSPELT.fullmatch(text).groups("http")  # type: ignore[union-attr]  # anything matches
+    if _BARE_IPV6.fullmatch(host):
+        host = f"[{host}]"
+    elif host.lstrip(":").isdecimal():  # a port alone
+        host = f"127.0.0.1:{host.lstrip(':')}"
+    try:
+        return f"must begin with http:// or https://: give {base_address(f'{scheme}://{host}')}"
+    except InvalidInputError:
+        return wrong
 
 
 def _is_plain(netloc: str) -> bool:

@@ -43,7 +43,7 @@ class Cause(enum.Enum):
     NO_CONNECTION = "no connection came about: is the address right, and does no firewall stand between?"
     UNTRUSTED = "its certificate is not trusted here: name its authority's file in the variable SSL_CERT_FILE"
     NO_TLS = "it does not speak TLS there: try http:// in place of https://"
-    HUNG_UP = "it hung up without an HTTP answer: is it llama-server's port, and http rather than https?"
+    HUNG_UP = "it hung up without an HTTP answer: is it llama-server's port? If it speaks TLS, give https://"
     SLOW = "no answer came in time"
     ENDLESS = "its answer has no end"
 

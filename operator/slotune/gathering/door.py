@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from slotune.gathering.address import base_address
 from slotune.gathering.asking import Answer, Asker, Cause, Silence
 from slotune.gathering.foreign import is_llama_model_list, is_router, who_answers
 from slotune.llama.server_answers import parse_props
@@ -150,7 +151,12 @@ def _is_missing(said: Answer | Silence) -> bool:
 
 def _check_redirect(asker: Asker, said: Answer) -> None:
     if 300 <= said.status < 400:
-        raise InvalidInputError("--url", asker.base, f"it redirects{_place(said)}: give the address behind it")
+        place = _place(said)
+        try:
+            cure = f"give {base_address(place)}"
+        except InvalidInputError:  # to a login, say
+            cure = "give the address of the server itself"
+        raise InvalidInputError("--url", asker.base, f"it redirects{f' to {place}' if place else ''}: {cure}")
 
 
 def _check_loading(asker: Asker, said: Answer) -> None:
@@ -177,6 +183,6 @@ def _parses_as_props(said: Answer | Silence) -> bool:
 
 
 def _place(said: Answer) -> str:
-    """Where a redirect leads, without what may be secret in it."""
+    """Where a redirect leads, without what may be secret in it; empty where that can't be said."""
     place = said.headers.get("location", "").partition("?")[0]
-    return f" to {place[:200]}" if place.isprintable() and place and "@" not in place else ""
+    return place[:200] if place.isprintable() and "@" not in place else ""

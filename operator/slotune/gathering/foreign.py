@@ -55,7 +55,7 @@ def who_answers(props: Answer | Silence, models: Answer | Silence, root: Answer 
     if any(isinstance(said, Answer) and said.is_page for said in (props, root)):
         return "a web server that shows pages"
     if isinstance(props, Answer) and props.status == 404:
-        return "a server that has no /props (with --api-prefix, the prefix belongs into the address)"
+        return "a server that has no /props (an address ends with the server's --api-prefix, or has no path)"
     return "another server"
 
 

@@ -23,38 +23,51 @@ def add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     # A value such as -3G is a wrong number, told by whoever reads it, and no unknown option.
     diagnose._negative_number_matcher = re.compile(r"-[.0-9]")
     _ways(diagnose)
-    diagnose.add_argument(
+    _manners(diagnose)
+    _helps(diagnose)
+    _prints(diagnose)
+    return diagnose
+
+
+def _manners(diagnose: argparse.ArgumentParser) -> None:
+    manners = diagnose.add_argument_group("how to look at a server that runs (--url, --deployment)")
+    manners.add_argument(
         "--probe",
         action="store_true",
-        help="also send a few short requests, one at a time, to a server of --url or --deployment; said before it is "
-        "done (without it, nothing but read-only pages is asked for)",
+        help="also send a few short requests, one at a time and only while it is idle; said before it is done (without "
+        "it, nothing but read-only pages is asked for)",
     )
-    diagnose.add_argument(
+    manners.add_argument(
         "--watch",
         metavar="SECONDS",
-        help="look at a server of --url or --deployment for so long, a dozen times, instead of twice in half a second: "
-        "60 tells a server that hangs from one that works, and a queue that stays from one that goes; Ctrl-C ends it "
-        "with what is known by then",
+        help="look a dozen times in so long, instead of twice in half a second: 60 tells a server that hangs from one "
+        "that works, and a queue that stays from one that goes; Ctrl-C ends it with what is known by then",
     )
-    diagnose.add_argument(
+    manners.add_argument(
         "--api-key-file", type=Path, metavar="FILE", help="file that holds the server's API key, if it wants one"
     )
-    _helps(diagnose)
-    diagnose.add_argument(
+
+
+def _prints(diagnose: argparse.ArgumentParser) -> None:
+    prints = diagnose.add_argument_group("what is printed")
+    prints.add_argument(
         "--explain",
         metavar="FINDING",
         help="look at nothing: print what is known of a finding, e.g. SLT036 or GPUMemoryFull",
     )
-    diagnose.add_argument(
-        "-o", "--output", choices=("table", "json", "yaml"), default="table", help="what is printed (%(default)s)"
-    )
-    diagnose.add_argument(
+    prints.add_argument(
         "--all",
         action="store_true",
-        help="print each item of the checklist with what decided it, and all that would decide the rest; without it "
-        "they are folded to a few lines (json and yaml always have everything)",
+        help="each item of the checklist with what decided it, and all that would decide the rest, which are folded to "
+        "a few lines without it",
     )
-    return diagnose
+    prints.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "yaml"),
+        default="table",
+        help="table: for people (default); json, yaml: all that is known, docs/diagnosis.md has the fields",
+    )
 
 
 def _ways(diagnose: argparse.ArgumentParser) -> None:
@@ -75,17 +88,17 @@ def _ways(diagnose: argparse.ArgumentParser) -> None:
         help="a Deployment of a cluster: its pods, events, nodes, logs",
     )
     ways.add_argument(
-        "-n", "--namespace", type=namespace, metavar="NAME", help="of the Deployment (the context's, else default)"
+        "-n", "--namespace", type=namespace, metavar="NAME", help="namespace of the Deployment (default: the context's)"
     )
     ways.add_argument(
         "--container",
         type=object_name,
         metavar="NAME",
-        help="the container that is llama-server, where none or several are for certain",
+        help="the container that is llama-server, where several are, or nothing says which is",
     )
-    ways.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
+    ways.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
     ways.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster (KUBECONFIG, else kubectl's own)"
+        "--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster (default: as kubectl does)"
     )
 
 
@@ -113,7 +126,7 @@ def _helps(diagnose: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="manifest with a LlamaDeployment: what is owed, and the GPUClass; repeatable",
     )
-    helps.add_argument("--name", help="the LlamaDeployment to take when there are several")
+    helps.add_argument("--name", help="the LlamaDeployment of the manifest to take when there are several")
     helps.add_argument(
         "--gpu-class",
         metavar="NAME",

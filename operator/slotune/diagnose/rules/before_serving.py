@@ -10,7 +10,7 @@ from slotune.diagnose.evidence import Evidence, Source, shortened
 from slotune.diagnose.symptoms import PodFacts
 from slotune.diagnose.trouble import Role, Trouble
 
-__all__ = ["Obstacle", "obstacle_before"]
+__all__ = ["CORRECT_COMMAND", "Obstacle", "obstacle_before"]
 
 LATE_S: Final = 60.0
 """A volume that was not mounted at the first try often is at the second."""
@@ -37,7 +37,7 @@ _OF_CONFIG: Final = (
     "Make the Secret or ConfigMap, or the key in it, that the message names, in the pod's namespace; or take the "
     "variable that wants it out of the container."
 )
-_OF_CREATE: Final = (
+CORRECT_COMMAND: Final = (
     "Correct the container's command: what it names is not in the image, or is no program that runs there. Without a "
     "command the image starts its own."
 )
@@ -96,7 +96,7 @@ def _cure(one: Trouble, pod: PodFacts) -> str | None:
     """None: not of this kind."""
     if one.role is Role.POD:
         return _of_pod(one)
-    for reasons, cure in ((_IMAGE, _OF_IMAGE), (_CONFIG, _OF_CONFIG), (_CREATE, _OF_CREATE)):
+    for reasons, cure in ((_IMAGE, _OF_IMAGE), (_CONFIG, _OF_CONFIG), (_CREATE, CORRECT_COMMAND)):
         if one.reason in reasons:
             return cure
     return None if one.role is Role.SERVER else _of_another(one, pod)

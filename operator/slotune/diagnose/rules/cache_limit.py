@@ -13,7 +13,8 @@ from slotune.diagnose.rules.host_parts import (
     cache_ram,
     cache_words,
     fits,
-    limit_mib,
+    growth,
+    limit_beside_model,
     limit_of,
     parts_of,
 )
@@ -80,12 +81,11 @@ def _beyond(limit: tuple[int, Evidence], parts: HostParts | None, cache: tuple[i
     may_use, size, taken = limit[0], cache[0], 0 if parts is None else parts.taken
     rest = "" if not taken else f", of which the model takes {taken / MIB:,.0f}"
     whose = "pod" if limit[1].source is Source.POD else "container"
-    grows = "without limit" if size < 0 else f"to {size:,} MiB"
     is_tight = parts is not None and 0 < size * MIB <= may_use - taken
     room = ", so next to nothing is left for what grows beside it" if is_tight else ""
     return Finding(
         CACHE_RAM_BEYOND_LIMIT,
-        f"the host prompt cache may grow {grows}, the {whose} may use {may_use / MIB:,.0f} MiB{rest}{room}",
+        f"the host prompt cache may grow {growth(size)}, the {whose} may use {may_use / MIB:,.0f} MiB{rest}{room}",
         (cache[1], limit[1]),
         Severity.INFO if is_tight else Severity.WARNING,
         Confidence.LIKELY,
@@ -96,5 +96,5 @@ def _beyond(limit: tuple[int, Evidence], parts: HostParts | None, cache: tuple[i
 def _first(may_use: int, parts: HostParts | None, size: int) -> str:
     if parts is not None:
         return cache_words(parts, may_use, size)
-    larger = "" if size < 0 else f", or raise the memory limit to {limit_mib(0, size):,} MiB and what the model takes"
-    return f"Set --cache-ram 0{larger}: nobody said yet how much the weights and the KV cache leave to it."
+    off = f"Set --cache-ram 0{limit_beside_model(size)}"
+    return f"{off}: nobody said yet how much the weights and the KV cache leave to it."

@@ -10,6 +10,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.failure_entries import OF_FAILURES
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
+from slotune.diagnose.rules.before_serving import CORRECT_COMMAND
 from slotune.diagnose.rules.computing import goes_on
 from slotune.diagnose.rules.probes import FailedProbe, cure_of_probe, probe_that_killed
 from slotune.diagnose.rules.told_failures import cure_of, quoted_end
@@ -25,10 +26,6 @@ OFTEN: Final = 3
 """Restarts that are no roll-out any more."""
 NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons of an end before the first instruction: there is no log."""
-STARTS_NOTHING: Final = (
-    "Correct the container's command: what it names is not in the image, or is no program that runs there. Without a "
-    "command the image starts its own."
-)
 _TELLS: Final = re.compile(r": (?:check|download|lower|try|take|remove|set|report|pip install|raise)\b[^:]*$")
 """A sentence whose last part is what to do."""
 
@@ -169,7 +166,7 @@ def _restarted(pod: PodFacts, log: LogStory | None) -> Finding:
         evidence.append(Evidence(Source.POD, f"last exit {reason} {code}"))
         if reason in NEVER_STARTED:
             why += f": {pod.last_exit_message[:LONGEST]}".removesuffix(": ").rstrip(".")
-            first = STARTS_NOTHING
+            first = CORRECT_COMMAND
     if log is not None and log.failure is not None:
         why += f": {in_flags(log.failure.sentence)}"
         evidence.append(quoted_end(log.failure, log.failure_line))

@@ -28,6 +28,7 @@ from slotune.diagnose.rules.placement import (
     host_bytes,
     image_backend,
     layers_asked,
+    offloaded,
     said,
     told_cpu,
     weights_bytes,
@@ -128,8 +129,7 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
     asked = given or layers_asked(symptoms)
     evidence = [fact(log, "model_buffers", buffers(log))]
     if log.facts.layers_offloaded is not None:
-        offloaded = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
-        evidence.append(fact(log, "layers_offloaded", offloaded))
+        evidence.append(offloaded(log))
     elif asked is None:
         return None
     if asked is not None:

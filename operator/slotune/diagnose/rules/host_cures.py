@@ -21,6 +21,8 @@ from slotune.diagnose.rules.host_parts import (
     cache_ram,
     cache_words,
     fits,
+    growth,
+    limit_beside_model,
     limit_mib,
     limit_of,
     limit_words,
@@ -163,11 +165,10 @@ def _while_it_started(symptoms: Symptoms, parts: HostParts, cache: int | None) -
 
 def _cache(parts: HostParts, may_use: int | None, cache: tuple[int, Evidence]) -> Eater:
     size = cache[0]
-    grows = "without limit" if size < 0 else f"to {size:,} MiB"
     beside = f" beside {parts.sizes}" if parts.sizes else ""
     larger = "" if size < 0 else f", or {limit_words(parts, size)}"
     first = f"Set --cache-ram 0{larger}." if may_use is None else cache_words(parts, may_use, size)
-    return Eater(f": its prompt cache may grow {grows}{beside}", first, ("cacheRAMMiB",), (cache[1],))
+    return Eater(f": its prompt cache may grow {growth(size)}{beside}", first, ("cacheRAMMiB",), (cache[1],))
 
 
 def _open(parts: HostParts, cache: tuple[int, Evidence] | None) -> Eater:
@@ -191,13 +192,8 @@ def _unknown(symptoms: Symptoms, may_use: int | None, cache: tuple[int, Evidence
         first = f"Lower -c, take smaller weights, or raise the memory limit. {_ONCE}"
         return Eater(f"; {why}, so the weights or the KV cache take it", first, (*_KV_KNOBS, "variant"), (told,))
     if may_use is not None and (size < 0 or size * MIB > may_use):
-        grows = "without limit" if size < 0 else f"to {size:,} MiB"
-        larger = (
-            "" if size < 0 else f", or raise the memory limit to {limit_mib(0, size):,} MiB and what the model takes"
-        )
-        return Eater(
-            f": its prompt cache alone may grow {grows}", f"Set --cache-ram 0{larger}.", ("cacheRAMMiB",), (told,)
-        )
+        first = f"Set --cache-ram 0{limit_beside_model(size)}."
+        return Eater(f": its prompt cache alone may grow {growth(size)}", first, ("cacheRAMMiB",), (told,))
     return Eater("", f"{_HOST.first} {_ONCE}", _HOST.knobs, (told,))
 
 

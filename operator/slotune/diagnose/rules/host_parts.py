@@ -37,7 +37,8 @@ __all__ = [
     "cache_ram",
     "cache_words",
     "fits",
-    "fitting_mib",
+    "growth",
+    "limit_beside_model",
     "limit_mib",
     "limit_of",
     "limit_words",
@@ -204,6 +205,18 @@ def cache_ram(symptoms: Symptoms) -> tuple[int, Evidence] | None:
     if "-cram" in defaults.unsure:
         return None
     return defaults.cache_ram_mib, Evidence(Source.FLAGS, f"no --cache-ram: {defaults.cache_ram_mib} MiB by default")
+
+
+def growth(cache_mib: int) -> str:
+    """How far a prompt cache may grow."""
+    return "without limit" if cache_mib < 0 else f"to {cache_mib:,} MiB"
+
+
+def limit_beside_model(cache_mib: int) -> str:
+    """``, or raise the memory limit to 8,960 MiB and what the model takes``; nothing fits a cache without a limit."""
+    if cache_mib < 0:
+        return ""
+    return f", or raise the memory limit to {limit_mib(0, cache_mib):,} MiB and what the model takes"
 
 
 def fits(limit: int, taken: int, cache_mib: int) -> bool:

@@ -29,7 +29,7 @@ from slotune.diagnose.rules.placement import (
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
-from slotune.llama.flag_settings import FALSE
+from slotune.llama.flag_settings import FALSE, Setting
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.slow_builds import COMPILED_KV_PAIRS, KV_PAIRS_CONVERTED, is_kernel_missing
 
@@ -199,7 +199,7 @@ def _quantized_v_without(symptoms: Symptoms) -> Finding | None:
     """Arguments with which llama.cpp refuses to make a context, on every device: it only goes by what was asked for."""
     log, settings = symptoms.log, stated(symptoms)
     kind, off = settings.get("-ctv"), _stated_off(symptoms)
-    if kind is None or kind.values[:1] not in {(name,) for name in QUANTIZED_KV} or off is None:
+    if kind is None or not kind.values or kind.values[0] not in QUANTIZED_KV or off is None:
         return None
     is_up = symptoms.server is not None or (symptoms.pod is not None and symptoms.pod.ready is True)
     if is_up or (log is not None and (log.facts.ready or log.failure is not None)):
@@ -218,7 +218,7 @@ def _stated_off(symptoms: Symptoms) -> Evidence | None:
     """Who turned it off: an argument, or the default of a build that had it off."""
     setting, build = stated(symptoms).get("-fa"), build_of(symptoms)
     if setting is not None:
-        return shown(setting) if setting.values[:1] in {(word,) for word in FALSE} else None
+        return shown(setting) if _is_off(setting) else None
     if build is None or not has_defaults(symptoms) or (defaults := defaults_of(build[0])).flash_attention != "off":
         return None
     if "-fa" in defaults.unsure:
@@ -226,10 +226,14 @@ def _stated_off(symptoms: Symptoms) -> Evidence | None:
     return Evidence(Source.FLAGS, f"no -fa: off by default in b{build[0]}")
 
 
+def _is_off(setting: Setting) -> bool:
+    return bool(setting.values) and setting.values[0] in FALSE
+
+
 def _turned_off(symptoms: Symptoms, backend: Backend) -> Finding | Clear | Undecided:
     """Whether it is off on a GPU, and who did that."""
     log, setting = symptoms.log, stated(symptoms).get("-fa")
-    stated_off = setting if setting is not None and setting.values[:1] in {(word,) for word in FALSE} else None
+    stated_off = setting if setting is not None and _is_off(setting) else None
     is_off = log is not None and log.facts.flash_attention is False
     if not is_off and stated_off is None:
         return Undecided(NEEDS_START)

@@ -19,6 +19,7 @@ from slotune.diagnose.rules.placement import (
     heard,
     host_bytes,
     image_backend,
+    offloaded,
     said,
     shown,
     stated,
@@ -87,8 +88,7 @@ def spilled_layers(log: LogStory) -> tuple[str, tuple[Evidence, ...]] | None:
     evidence: list[Evidence] = []
     if facts.layers_offloaded is not None and facts.layers and facts.layers_offloaded < facts.layers:
         parts.append(f"{facts.layers - facts.layers_offloaded} of {facts.layers} layers run on the CPU")
-        offloaded = f"offloaded {facts.layers_offloaded}/{facts.layers} layers to GPU"
-        evidence.append(fact(log, "layers_offloaded", offloaded))
+        evidence.append(offloaded(log))
     if kept := host_bytes(facts.kv_buffers):
         parts.append(f"{kept / MIB:,.0f} of {facts.kv_bytes / MIB:,.0f} MiB of the KV cache lie in host memory")
         evidence.append(fact(log, "kv_buffers", f"KV buffers in host memory: {kept / MIB:,.0f} MiB"))
@@ -110,8 +110,7 @@ def layers_on_cpu(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return moved
     if log.facts.layers_offloaded is None:
         return Undecided(NEEDS_START)
-    offloaded = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
-    return Clear("all layers and the KV cache lie on the GPU", (fact(log, "layers_offloaded", offloaded),))
+    return Clear("all layers and the KV cache lie on the GPU", (offloaded(log),))
 
 
 def _unsplit(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -199,10 +198,10 @@ def _first(symptoms: Symptoms, log: LogStory) -> str | None:
     """With the number that the person wrote, or the memory that is missing."""
     if (words := _first_words(stated(symptoms))) is not None:
         return words
-    offloaded, layers = log.facts.layers_offloaded, log.facts.layers
-    if offloaded is not None and layers and offloaded < layers:
+    done, layers = log.facts.layers_offloaded, log.facts.layers
+    if done is not None and layers and done < layers:
         return (
-            f"Set -ngl all: {offloaded} of {layers} layers are on the GPU. If the rest does not fit, make room with a "
+            f"Set -ngl all: {done} of {layers} layers are on the GPU. If the rest does not fit, make room with a "
             "smaller context, fewer slots, or a q8_0 KV cache."
         )
     if missing := host_bytes(log.facts.kv_buffers):

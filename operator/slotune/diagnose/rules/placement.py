@@ -37,6 +37,7 @@ __all__ = [
     "image_backend",
     "is_official_image",
     "layers_asked",
+    "offloaded",
     "said",
     "shown",
     "stated",
@@ -243,6 +244,12 @@ def buffers(log: LogStory) -> str:
     """Where the weights lie, in our words: for a log whose line is not known."""
     sizes = ", ".join(f"{device} {size / MIB:,.0f} MiB" for device, size in log.facts.model_buffers.items())
     return f"model buffers: {sizes}"[:LONGEST]
+
+
+def offloaded(log: LogStory) -> Evidence:
+    """How many of its layers a log says that it put on a GPU."""
+    words = f"offloaded {log.facts.layers_offloaded}/{log.facts.layers} layers to GPU"
+    return fact(log, "layers_offloaded", words)
 
 
 def fact(log: LogStory, name: str, otherwise: str) -> Evidence:

@@ -10,7 +10,17 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.rules.placement import shown, stated
 from slotune.diagnose.symptoms import PodFacts, Symptoms
 
-__all__ = ["FailedProbe", "bound_to_loopback", "cure_of_probe", "failed_probes", "has_timed_out", "probe_that_killed"]
+__all__ = [
+    "LISTEN_TO_ALL",
+    "FailedProbe",
+    "bound_to_loopback",
+    "cure_of_probe",
+    "failed_probes",
+    "has_timed_out",
+    "probe_that_killed",
+]
+
+LISTEN_TO_ALL: Final = "Start it with --host 0.0.0.0: on 127.0.0.1 it takes connections from its own pod alone."
 
 _SAID: Final = re.compile(
     r"Unhealthy(?: × \d+)?: (?P<kind>Readiness|Liveness|Startup) probe (?:failed|errored)"
@@ -109,7 +119,7 @@ def _by_refusal(name: str, asked: int, port: int | None, symptoms: Symptoms) -> 
     if port and asked != port:
         return f"Let the {name} probe ask port {port}, where the server listens: it asks port {asked}."
     if bound_to_loopback(symptoms) is not None:
-        return "Start it with --host 0.0.0.0: on 127.0.0.1 it takes connections from its own pod alone."
+        return LISTEN_TO_ALL
     if name == "readiness":
         return (
             "Compare the probe's port with --port, and --host with 0.0.0.0: nothing listens there for the pod's "

@@ -11,10 +11,17 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
-from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.evidence import Evidence, Source, shortened
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.before_serving import Obstacle, obstacle_before
-from slotune.diagnose.rules.probes import FailedProbe, bound_to_loopback, cure_of_probe, failed_probes, has_timed_out
+from slotune.diagnose.rules.probes import (
+    LISTEN_TO_ALL,
+    FailedProbe,
+    bound_to_loopback,
+    cure_of_probe,
+    failed_probes,
+    has_timed_out,
+)
 from slotune.diagnose.symptoms import PodFacts, ServerLook, Symptoms
 from slotune.diagnose.trouble import Role
 
@@ -30,7 +37,6 @@ LOADING: Final = "still loading its model"
 SILENT: Final = "takes connections and says nothing"
 """Words of a look (``ServerLook.refused``)."""
 REFUSED: Final = "connection refused"
-OPEN: Final = "Start it with --host 0.0.0.0: on 127.0.0.1 it takes connections from its own pod alone."
 FROZEN: Final = (
     "Keep the end of its log, delete the pod, which kills the server after its grace period, and give it a liveness "
     "probe of /health: on a server that is well that answers at once, also under load."
@@ -99,7 +105,7 @@ def _starting(pod: PodFacts) -> Finding:
     return Finding(
         NOT_SERVING,
         f"its pod is not ready{age}: the server's container was not started yet, and nothing says why",
-        (Evidence(Source.POD, f"phase {pod.phase}, ready {pod.ready}"), *pod.events[:3]),
+        _all_said(pod),
         Severity.INFO if is_young else Severity.WARNING,
         Confidence.POSSIBLE,
         first="Look at kubectl describe pod: an init container that still works, or an image that is still pulled, "
@@ -114,12 +120,11 @@ def _unready(symptoms: Symptoms, pod: PodFacts) -> Finding:
         return _passing(pod, "it is still loading its model", "Ask again when it has loaded it.")
     asked = next((probe for probe in failed_probes(pod) if probe.kind != "liveness"), None)
     if server is not None and _says(server, SILENT):
-        words = "it takes connections and says nothing"
-        return _critical(words, (_look(server), *(asked.evidence if asked else ())), FROZEN, Confidence.LIKELY)
+        return _critical(f"it {SILENT}", (_look(server), *(asked.evidence if asked else ())), FROZEN, Confidence.LIKELY)
     loopback = bound_to_loopback(symptoms)
     if loopback is not None and (asked is None or REFUSED in asked.why):
         words = "it listens to its own pod alone, so neither its probes nor its users reach it"
-        return _critical(words, (loopback, *(asked.evidence if asked else ())), OPEN)
+        return _critical(words, (loopback, *(asked.evidence if asked else ())), LISTEN_TO_ALL)
     return _unasked(pod) if asked is None else _asked(symptoms, pod, asked)
 
 
@@ -164,7 +169,7 @@ def _ready(symptoms: Symptoms, pod: PodFacts) -> Finding | Clear:
     if server is not None and _says(server, SILENT):
         return Finding(
             NOT_SERVING,
-            "its pod counts as ready, and the server takes connections and says nothing",
+            f"its pod counts as ready, and the server {SILENT}",
             (_look(server),),
             confidence=Confidence.LIKELY,
             first=FROZEN,
@@ -175,7 +180,7 @@ def _ready(symptoms: Symptoms, pod: PodFacts) -> Finding | Clear:
             "its pod counts as ready, and the server listens to its own pod alone, so no Service reaches it",
             (loopback, _look(server)),
             Severity.CRITICAL,
-            first=OPEN,
+            first=LISTEN_TO_ALL,
         )
     return Clear("its pod is ready", (Evidence(Source.POD, "ready True"),))
 
@@ -194,7 +199,7 @@ def _says(server: ServerLook, words: str) -> bool:
 
 def _look(server: ServerLook) -> Evidence:
     path, why = next(iter(server.refused.items()))
-    return Evidence(Source.POD, f"{path}: {why}"[:300])
+    return Evidence(Source.POD, shortened(f"{path}: {why}"))
 
 
 RULES: Final = (Rule(NOT_SERVING.id, Item.HEALTH, _not_serving),)

@@ -145,7 +145,7 @@ def test_a_table_of_which_a_token_reads_one_row_is_not_read():
 def test_weights_of_the_file_itself_count_before_what_others_say():
     found = known(replace(SYMPTOMS, model=llama_8b()))
     assert found.weights_bytes == 4_617_000_000
-    assert found.is_sure
+    assert (found.decode.needs, found.prefill.needs, found.is_dense) == (None, None, True)
 
 
 # Prompts
@@ -320,7 +320,7 @@ def test_a_device_is_only_accused_where_nothing_else_is_left():
     found = of_log(log_of(asked=[Asked(10, 200, 300)], caches=""), pod=pod)
     assert found.kv_bytes is None
     assert found.sentences[-1].endswith(": NVIDIA GeForce RTX 4090 is faster than its data sheet says, or another one")
-    assert not found.is_sure
+    assert found.decode.needs is not None
     declared = of_log(log_of(asked=[Asked(10, 200, 300)]), pod=pod, gpu=GPUFacts("mine", 1008e9))
     assert declared.sentences[-1].endswith(": mine is faster than was declared, or another one")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slotune.diagnose.accelerators import TIMES_AT_FP4, is_faster_at_fp4
-from slotune.diagnose.devices import Devices, accelerator_of, devices_of
+from slotune.diagnose.devices import Devices, devices_of
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.roofline_doubts import EXPERTS, Doubts, doubts_of
 from slotune.diagnose.roofline_many import Many, many_of
@@ -24,7 +24,7 @@ from slotune.diagnose.speeds import Speed, decode_speed, mean_decode_speed, pref
 from slotune.diagnose.step_reads import Weights, kv_bytes, logged_context, mean_context, size_words, weights_of
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["Bound", "Roofline", "accelerator_of", "roofline_of", "usual_step_s"]
+__all__ = ["Bound", "Roofline", "roofline_of", "usual_step_s"]
 
 TIMES_THE_FLOOR: Final = 2.0
 """Kernels reach half of the memory bandwidth at least."""
@@ -98,13 +98,7 @@ class Roofline:
     @property
     def step_bytes(self) -> float:
         """Read for one step of one sequence, a draft model's guesses included."""
-        drafted = self.weights.draft_bytes * self.speculating.drafts_per_step
-        return self.weights_bytes + (self.kv_bytes or 0) + drafted
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the bounds hold: the weights that take part are known, and no more was seen than can be."""
-        return self.decode.needs is None and self.prefill.needs is None and self.is_dense is not None
+        return self.weights.step_bytes(self.kv_bytes or 0, self.speculating.drafts_per_step)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -164,7 +158,7 @@ def roofline_of(symptoms: Symptoms) -> Roofline | str:
     bandwidth = None if devices.gpu is None else devices.gpu.bandwidth_bytes_per_s
     decode = None
     if bandwidth and guesses.tokens_per_step is not None:
-        step = weights.taking_part + (kv or 0) + weights.draft_bytes * guesses.drafts_per_step
+        step = weights.step_bytes(kv or 0, guesses.drafts_per_step)
         decode = bandwidth * devices.at_once * guesses.tokens_per_step / step
     operations = None if devices.gpu is None else devices.gpu.flops_per_s
     if operations and symptoms.model is not None and "FP4" in symptoms.model.quantization and _has_fp4(devices):

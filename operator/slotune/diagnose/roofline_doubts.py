@@ -84,7 +84,7 @@ def doubts_of(
     elif guesses.tokens_per_step is None:
         decode_needs = GUESSES
     elif decode_share is not None and decode_share > 1:
-        step = weights.taking_part + (kv or 0) + weights.draft_bytes * guesses.drafts_per_step
+        step = weights.step_bytes(kv or 0, guesses.drafts_per_step)
         # Where the weights alone take longer than what was seen, it is not for keys and values.
         shorter = bool(kv) and decode_share * (step - (kv or 0)) / step <= 1
         why = _reasons(symptoms, weights, devices, guesses, shorter=shorter)

@@ -85,7 +85,7 @@ def many_of(
     if found is None or found[0] < LEAST_USERS:
         return None
     users, is_most, seen_each, seen_together, evidence = found
-    step = weights.taking_part + users * _each_kv(symptoms) + weights.draft_bytes * guesses.drafts_per_step
+    step = weights.step_bytes(users * _each_kv(symptoms), guesses.drafts_per_step)
     bandwidth = None if devices.gpu is None else devices.gpu.bandwidth_bytes_per_s
     each = together = None
     if bandwidth and guesses.tokens_per_step is not None:

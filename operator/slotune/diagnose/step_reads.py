@@ -40,6 +40,10 @@ class Weights:
     draft_bytes: int = 0
     """What a draft model reads for one guess."""
 
+    def step_bytes(self, kv: float, drafts_per_step: float) -> float:
+        """What one step reads: these weights, ``kv`` bytes of keys and values, and what guesses for it read."""
+        return self.taking_part + kv + self.draft_bytes * drafts_per_step
+
 
 def weights_of(symptoms: Symptoms) -> Weights | None:
     """By the file, by the buffers on the GPU, by the server, by other buffers: whoever knows best."""

@@ -102,7 +102,7 @@ def _saturated(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _one_user_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    owed = _owed(symptoms)
+    owed = work.owed_speed(symptoms)
     if owed is None:
         return Clear("no speed is owed to users", unasked=True)
     probe = symptoms.probe
@@ -121,7 +121,7 @@ def _one_user_too_slow(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _bytes_per_step(symptoms: Symptoms) -> Finding | Clear | Undecided:
-    owed = _owed(symptoms)
+    owed = work.owed_speed(symptoms)
     if owed is None:
         return Clear("no speed is owed to users", unasked=True)
     speed, alone = work.user_speed(symptoms), work.decode_alone(symptoms)
@@ -182,10 +182,6 @@ def _guesses(symptoms: Symptoms) -> tuple[float, float, float, Evidence] | None:
     if requests is not None and requests.requests:
         return 0.0, 0.0, requests.predicted_tokens, Evidence(Source.LOG, f"{requests.requests} answers without a draft")
     return None
-
-
-def _owed(symptoms: Symptoms) -> float | None:
-    return None if symptoms.promise is None else symptoms.promise.tokens_per_second_per_user
 
 
 RULES: Final = (

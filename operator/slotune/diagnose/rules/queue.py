@@ -112,7 +112,7 @@ def _too_few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
     measured = () if room is None or room[2] is None else (room[2],)
     return Finding(
         TOO_FEW_SLOTS,
-        f"{_counted(found.deferred[-1], 'request')} for {_slots(found.slots)}, all busy; {told}",
+        f"{_who_waits(found.deferred[-1])} for {counted(found.slots, 'slot')}, all busy; {told}",
         (*found.evidence, *measured),
         Severity.WARNING if found.rounds >= BRIEF else Severity.INFO,
         Confidence.POSSIBLE if room is None else Confidence.LIKELY,
@@ -129,7 +129,8 @@ def _by_log(symptoms: Symptoms, unseen: Undecided) -> Finding | Clear | Undecide
         return unseen
     most = requests.most_busy_slots
     seen = Evidence(
-        Source.LOG, f"at most {most} of {_slots(count.value)} at work in {counted(requests.requests, 'request')}"
+        Source.LOG,
+        f"at most {most} of {counted(count.value, 'slot')} at work in {counted(requests.requests, 'request')}",
     )
     if most < count.value:
         return Clear(f"a slot was always free: at most {most} of {count.value} were at work", (seen,))
@@ -138,8 +139,8 @@ def _by_log(symptoms: Symptoms, unseen: Undecided) -> Finding | Clear | Undecide
         return unseen
     return Finding(
         TOO_FEW_SLOTS,
-        f"{_slots(count.value)} at work {100 * min(share, 1):.0f} % of the time: who comes meanwhile waits, which a "
-        "log does not show",
+        f"{counted(count.value, 'slot')} at work {100 * min(share, 1):.0f} % of the time: who comes meanwhile waits, "
+        "which a log does not show",
         (seen,),
         Severity.INFO,
         Confidence.POSSIBLE,
@@ -156,7 +157,7 @@ def _idle_while_queueing(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided("--watch 60: it tells a slot that just became free from one that nobody is let into")
     return Finding(
         SLOTS_IDLE_WHILE_QUEUEING,
-        f"{_counted(found.deferred[-1], 'request')} though only {found.busy} of {_slots(found.slots)} are busy",
+        f"{_who_waits(found.deferred[-1])} though only {found.busy} of {counted(found.slots, 'slot')} are busy",
         found.evidence,
         confidence=Confidence.LIKELY,
         cost=found.cost(symptoms),
@@ -166,7 +167,7 @@ def _idle_while_queueing(symptoms: Symptoms) -> Finding | Clear | Undecided:
 def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:
     unified, count, server = settings.is_unified(symptoms), settings.slots(symptoms), symptoms.server
     if count is not None and count.value <= 2:
-        return Clear(f"{_slots(count.value)} can't lie scattered")
+        return Clear(f"{counted(count.value, 'slot')} can't lie scattered")
     if unified:
         return Clear("the slots share one KV cache")
     if unified is None or count is None:
@@ -183,7 +184,7 @@ def _scattered(symptoms: Symptoms) -> Finding | Clear | Undecided:
 
 
 def _far_apart(symptoms: Symptoms, busy: Measured, count: Number, runs: float) -> Finding:
-    speed, alone, owed = work.user_speed(symptoms), work.decode_alone(symptoms), _owed(symptoms)
+    speed, alone, owed = work.user_speed(symptoms), work.decode_alone(symptoms), work.owed_speed(symptoms)
     is_broken = speed is not None and owed is not None and speed.value < owed
     # A CPU is slower with every request in a step, however they lie; only a GPU's loss must have this cause.
     is_slow = speed is not None and alone is not None and speed.value < FAR_SLOWER * alone.value and _on_gpu(symptoms)
@@ -238,22 +239,14 @@ def _runs(slots: Sequence[Slot] | None) -> int:
     return 1 + sum(after - before > 1 for before, after in itertools.pairwise(busy))
 
 
-def _owed(symptoms: Symptoms) -> float | None:
-    return None if symptoms.promise is None else symptoms.promise.tokens_per_second_per_user
-
-
 def _on_gpu(symptoms: Symptoms) -> bool:
     if symptoms.log is not None and symptoms.log.facts.model_buffers:
         return symptoms.log.facts.on_gpu
     return symptoms.device is not None or (symptoms.pod is not None and symptoms.pod.gpus > 0)
 
 
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"1 {noun} waits" if count == 1 else f"{count} {noun}s wait"
+def _who_waits(count: int) -> str:
+    return f"{counted(count, 'request')} wait{'s' * (count == 1)}"
 
 
 RULES: Final = (

@@ -97,9 +97,8 @@ def _over_time(
 
 def room_for_more(symptoms: Symptoms) -> tuple[bool, str, Evidence | None] | None:
     """(Whether more requests could run beside each other, in words why, the number); None: it can't be told."""
-    speed, promise = work.user_speed(symptoms), symptoms.promise
-    owed = None if promise is None else promise.tokens_per_second_per_user
-    if promise is not None and owed is None:
+    speed, owed = work.user_speed(symptoms), work.owed_speed(symptoms)
+    if symptoms.promise is not None and owed is None:
         return True, "no speed is owed to users", None
     if speed is None:
         return None

@@ -22,6 +22,7 @@ __all__ = [
     "decode_alone",
     "grown",
     "line_of",
+    "owed_speed",
     "prefill_alone",
     "prefill_share",
     "pressed",
@@ -81,6 +82,11 @@ def grown(server: ServerLook, name: str) -> float | None:
     first = None if server.metrics is None else server.metrics.get(name)
     later = None if server.metrics_later is None else server.metrics_later.get(name)
     return None if first is None or later is None or later < first else later - first
+
+
+def owed_speed(symptoms: Symptoms) -> float | None:
+    """Tokens/s that are owed to each user; None: none are, or nobody says."""
+    return None if symptoms.promise is None else symptoms.promise.tokens_per_second_per_user
 
 
 def user_speed(symptoms: Symptoms) -> Measured | None:

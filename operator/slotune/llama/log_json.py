@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import compress
+from operator import add, methodcaller
+from typing import Any, Final
 
 import orjson
 
-from slotune.llama.log_json_forms import Form, form_of
+from slotune.llama.log_json_forms import OWN_CLOCK, Form, docker_form, form_of, own_form
 from slotune.llama.log_old_builds import as_old_line
 from slotune.llama.log_times import in_seconds
 
@@ -23,8 +24,6 @@ __all__ = ["Messages", "messages", "without_colours"]
 
 _LATEST: Final = 1e18
 """No clock is beyond it, whatever its unit."""
-_OWN_CLOCK: Final = 1e6
-"""``--log-jsonl`` counts microseconds since the process began."""
 
 _TEXTS: Final = ("msg", "log", "message", "MESSAGE", "textPayload", "line", "body")
 _NESTED: Final = ("jsonPayload", "_source", "event", "fields", "data")
@@ -44,11 +43,9 @@ _FORMS: Final = 8
 _LEARNED_FROM: Final = 16
 """Lines of a piece that are looked at for such patterns."""
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[A-Za-z]")
-_OWN_LINE = re.compile(rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"([^"\\\x1b\n]*)\\n"\}')
-"""A message of ``--log-jsonl`` without anything that JSON escapes: most are such, and need no decoder."""
-_OWN_LEVELS: Final = {name.encode(): letter.encode() for name, letter in _LEVELS.items()}
-_DOCKER_LINE = re.compile(rb'\{"log":"([^"\\\x1b\n]*)\\n","stream":"std\w{3}","time":"([^"\\\n]*)"\}')
-"""The same of Docker."""
+_BEGINS: Final = methodcaller("startswith", b'{"')
+_KNOWN: Final = (own_form({name.encode(): letter.encode() for name, letter in _LEVELS.items()}), docker_form())
+"""llama-server's own objects, and Docker's."""
 
 
 def without_colours(text: bytes) -> bytes:
@@ -90,10 +87,10 @@ def messages(
         return None
     told = Messages(list(lines), list(times), {})
     texts, written = told.texts, told.times
-    others = _without_decoder(lines, told)
+    others: Sequence[int] = list(compress(range(len(lines)), map(_BEGINS, lines)))
     if forms is None:
         forms = []
-    for form in forms:
+    for form in (*_KNOWN, *forms):
         others = _of_form(form, lines, others, told)
     if others and len(forms) < _FORMS:
         _learn(lines, others, forms)
@@ -111,48 +108,45 @@ def messages(
     return told
 
 
-def _without_decoder(lines: Sequence[bytes], told: Messages) -> list[int]:
-    """Take what llama-server's own objects and Docker's say; the places of all other objects."""
-    texts, written = told.texts, told.times
-    own, docker = _OWN_LINE.fullmatch, _DOCKER_LINE.fullmatch
-    others: list[int] = []
-    for index, line in enumerate(lines):
-        if match := own(line):
-            time, level, text = match.groups()
-            texts[index] = _OWN_LEVELS.get(level, b"") + text
-            written[index] = int(time) / _OWN_CLOCK
-        elif match := docker(line):
-            texts[index], written[index] = match.groups()
-        elif line[:2] == b'{"':
-            others.append(index)
-    return others
-
-
-def _of_form(form: Form, lines: Sequence[bytes], places: list[int], told: Messages) -> list[int]:
+def _of_form(form: Form, lines: Sequence[bytes], places: Sequence[int], told: Messages) -> Sequence[int]:
     """Take what the lines at ``places`` say that have this form; the places of those that have not."""
-    match, text, time = form.pattern.fullmatch, form.text, form.time
-    texts, written, names = told.texts, told.times, told.names
-    others: list[int] = []
-    for index in places:
-        found = match(lines[index])
-        if found is None:
-            others.append(index)
-            continue
-        texts[index] = found[text]
-        if time:
-            written[index] = in_seconds(float(found[time])) if form.is_number else found[time]
-        if form.name:
-            names[index] = form.name
-    return others
+    if not form.seams.any_of(lines[index] for index in _some(places)):
+        return places
+    found = form.seams.take_apart(lines if len(places) == len(lines) else [lines[index] for index in places])
+    at = places if not found.rest else [places[index] for index in found.places]
+    _put(told.texts, at, _with_levels(found.groups[1], found.texts, form.letters) if form.letters else found.texts)
+    if form.time is not None:
+        written = found.groups[form.time]
+        _put(told.times, at, written if form.seconds is None else form.seconds(written))
+    if form.name:
+        told.names.update(dict.fromkeys(at, form.name))
+    return [places[index] for index in found.rest]
+
+
+def _with_levels(levels: Sequence[bytes], texts: Sequence[bytes], letters: Mapping[bytes, bytes]) -> list[bytes]:
+    written = {level: letters.get(level, b"") for level in set(levels)}
+    return list(map(add, map(written.__getitem__, levels), texts))
+
+
+def _put(column: list[Any], places: Sequence[int], values: Sequence[object]) -> None:
+    if len(places) == len(column):
+        column[:] = values
+    else:
+        for place, value in zip(places, values, strict=True):
+            column[place] = value
+
+
+def _some(places: Sequence[int]) -> Sequence[int]:
+    return places[:: max(1, len(places) // _LEARNED_FROM)][:_LEARNED_FROM]
 
 
 def _learn(lines: Sequence[bytes], places: Sequence[int], forms: list[Form]) -> None:
     """Add the forms of a few of the lines at ``places``."""
-    for index in islice(places, 0, None, max(1, len(places) // _LEARNED_FROM)):
+    for index in _some(places):
         line = lines[index]
         if len(forms) >= _FORMS:
             return
-        document = None if any(form.pattern.fullmatch(line) for form in forms) else _one(line)
+        document = None if any(form.seams.any_of((line,)) for form in forms) else _one(line)
         text = _message(document) if isinstance(document, dict) else None
         if isinstance(document, dict) and text is not None:
             form = form_of(line, document, text, _written(document), _home(document))
@@ -220,7 +214,7 @@ def _time(document: dict[str, object]) -> float | bytes | None:
     for key in _TIMES:
         value = document.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
-            return float(value) / _OWN_CLOCK if document.get("type") == "log" else in_seconds(float(value))
+            return float(value) / OWN_CLOCK if document.get("type") == "log" else in_seconds(float(value))
         if isinstance(value, str):
             return value.encode(errors="replace")
     return None

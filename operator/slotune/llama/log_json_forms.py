@@ -7,28 +7,48 @@ the pattern for all that are alike; an object that is not, or whose text has any
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Form", "form_of"]
+from slotune.llama.log_seams import Seams
+from slotune.llama.log_times import in_seconds
+
+__all__ = ["OWN_CLOCK", "Form", "docker_form", "form_of", "own_form"]
+
+OWN_CLOCK: Final = 1e6
+"""``--log-jsonl`` counts microseconds since the process began."""
 
 _NUMBER = re.compile(rb":( ?-?\d[\d.]*)(?=[,}])")
-_TEXT: Final = rb'([^"\\\x1b]*)'
-_STRING: Final = rb'"([^"\\]*)"'
+_STRING: Final = rb'"([^"\\\n]*)"'
+_UNLIKE: Final = b'"\\\x1b'
+"""What is in no text that is its own JSON: quotes and backslashes, and colours, which are taken out."""
 
 
 class Form(NamedTuple):
     """Objects that are alike."""
 
-    pattern: re.Pattern[bytes]
-    text: int
-    """Number of its group; the other is the time's."""
-    time: int
-    """0: it has none."""
-    is_number: bool
-    name: str
+    seams: Seams
+    time: int | None
+    """Number of its group, from 0; None: it has none."""
+    seconds: Callable[[list[bytes]], list[float]] | None
+    """Makes seconds of times that are numbers; None: they are kept as they are written."""
+    name: str = ""
     """Where they are all from."""
+    letters: Mapping[bytes, bytes] = {}
+    """What a level is in front of a text, where that is the second group."""
+
+
+def own_form(letters: Mapping[bytes, bytes]) -> Form:
+    """Messages of ``--log-jsonl``, whose levels are written so in front of a text."""
+    head = rb'\{"type":"log","time":(\d{1,15}),"level":"(\w+)","msg":"'
+    return Form(Seams(head, rb'\\n"\}', unlike=_UNLIKE), 0, _own_seconds, letters=letters)
+
+
+def docker_form() -> Form:
+    """Lines as Docker keeps them."""
+    tail = rb'\\n","stream":"std\w{3}","time":"([^"\\\n]*)"\}'
+    return Form(Seams(rb'\{"log":"', tail, unlike=_UNLIKE), 0, None)
 
 
 def form_of(line: bytes, document: Mapping[str, Any], text: str, time: str | float | None, name: str) -> Form | None:
@@ -40,27 +60,35 @@ def form_of(line: bytes, document: Mapping[str, Any], text: str, time: str | flo
     if len(ends) != 1 or not said:
         return None
     begin = line.index(b'"' + said + ends[0]) + 1
-    places = [(begin, begin + len(said), _TEXT, True)]
+    places = [(begin, begin + len(said), b"")]
     if isinstance(time, str):
         written = b'"' + time.encode(errors="replace") + b'"'
         if line.count(written) != 1:
             return None
         place = line.index(written)
-        places.append((place, place + len(written), _STRING, False))
+        places.append((place, place + len(written), _STRING))
     elif time is not None:
         found = [match for match in _NUMBER.finditer(line) if float(match[1]) == time]
         if len(found) != 1:
             return None
-        places.append((found[0].start(1), found[0].end(1), rb"( ?-?\d[\d.]*)", False))
+        places.append((found[0].start(1), found[0].end(1), rb"( ?-?\d[\d.]*)"))
     places.sort()
     if any(before[1] > behind[0] for before, behind in pairwise(places)):
         return None
-    pattern, start = b"", 0
-    for first, last, group, _ in places:
-        pattern += re.escape(line[start:first]) + group
+    around, start = [b""], 0
+    for first, last, group in places:
+        around[-1] += re.escape(line[start:first]) + group
+        if not group:  # the text
+            around.append(b"")
         start = last
-    order = [is_text for *_, is_text in places]
-    number = 0 if time is None else order.index(False) + 1
-    return Form(
-        re.compile(pattern + re.escape(line[start:])), order.index(True) + 1, number, not isinstance(time, str), name
-    )
+    head, tail = around[0], around[1] + re.escape(line[start:])
+    seconds = _seconds if isinstance(time, float | int) else None
+    return Form(Seams(head, tail, unlike=_UNLIKE), None if time is None else 0, seconds, name)
+
+
+def _own_seconds(written: list[bytes]) -> list[float]:
+    return [time / OWN_CLOCK for time in map(int, written)]
+
+
+def _seconds(written: list[bytes]) -> list[float]:
+    return list(map(in_seconds, map(float, written)))

@@ -64,11 +64,11 @@ KINDS: Final = {
     "stream": rb"std(?:out|err)(?: [FP])?(?=[ \t\]:|])",
     "place": rb"[\w./\\-]+\.(?:py|go|cc|cpp|c|rs|js|ts|java):\d+(?![\w.])",
     "number": rb"#?\d{1,7}(?=[ \t\])|,]|:(?!\d\d:\d\d))",
-    "labels": rb'\{\w+="[^{}]*"\}',
+    "labels": rb'\{\w+="[^{}\n]*"\}',
     "process": rb"[A-Za-z0-9_/][\w./@+-]*\[\d+\]",
     "name": _NAME + rb"(?=[ \t\]):|,>\[])",
     "figures": rb"\d[\d./:+-]*(?=[ \t\])|,>\[])",
-    "bar": b"(?:" + BORDER + rb"|[>|])(?=[ \t]|\Z)",
+    "bar": b"(?:" + BORDER + rb"|[>|])(?=[ \t]|$)",
 }
 GROUPS: Final = {
     "time": rb"(" + KINDS["time"] + rb")",

@@ -23,6 +23,7 @@ from slotune.llama.log_prefix_pieces import (
     taken_apart,
     unquoted,
 )
+from slotune.llama.log_seams import Apart, Seams
 
 __all__ = ["Prefixes"]
 
@@ -47,6 +48,8 @@ class _Form:
     """What finds a prefix of one form."""
 
     pattern: re.Pattern[bytes]
+    seams: Seams
+    """The same of many lines at once, with the same groups."""
     time: int
     """Number of its group; 0: there is none."""
     names: tuple[int, ...]
@@ -54,6 +57,12 @@ class _Form:
     quoted: bool
     bar: bool
     """Whether it has a bar, so that one may end the line."""
+
+    def within(self, text: bytes) -> bytes:
+        """``text``, which is behind a prefix, without what else is around it."""
+        if self.bar:
+            text = _BORDER_BEHIND.sub(b"", text)
+        return unquoted(text) if self.quoted else text
 
 
 class Prefixes:
@@ -111,26 +120,39 @@ class Prefixes:
 
         A line without a prefix is of the server whose line was before it.
         """
-        forms, known = self._forms, self._names
+        form = self._forms[0]
+        if len(self._forms) == 1 and (found := form.seams.take_all(lines)) is not None:
+            self._take_all_off(form, found, lines, names, times)
+            return
         for index, line in enumerate(lines):
-            for form in forms:
+            for form in self._forms:
                 if match := form.pattern.match(line):
                     break
             else:
                 names[index] = names[index] or self._last
                 continue
-            text = line[match.end() :]
-            if form.bar:
-                text = _BORDER_BEHIND.sub(b"", text)
-            lines[index] = unquoted(text) if form.quoted else text
+            lines[index] = form.within(line[match.end() :])
             if form.time:
                 times[index] = match[form.time]
             if form.names:
-                key = match.group(0, *form.names)[1:]
-                self._last = known.get(key) or self._name(key)
+                self._last = self._name(match.group(0, *form.names)[1:])
                 names[index] = names[index] or self._last
 
+    def _take_all_off(
+        self, form: _Form, found: Apart, lines: list[bytes], names: list[str], times: list[float | bytes | None]
+    ) -> None:
+        lines[:] = list(map(form.within, found.texts)) if form.bar or form.quoted else found.texts
+        if form.time:
+            times[:] = found.groups[form.time - 1]
+        if form.names:
+            keys = list(zip(*(found.groups[group - 1] for group in form.names), strict=True))
+            said = {key: self._name(key) for key in set(keys)}
+            self._last = said[keys[-1]]
+            names[:] = [name or of for name, of in zip(names, map(said.__getitem__, keys), strict=True)]
+
     def _name(self, key: tuple[bytes, ...]) -> str:
+        if (known := self._names.get(key)) is not None:
+            return known
         name = b"/".join(filter(None, map(_named, key))).decode(errors="replace")
         if len(self._names) < _NAMES:
             self._names[key] = name
@@ -160,9 +182,8 @@ def _form(pieces: Sequence[Piece], blanks: set[int], *, named: bool) -> _Form:
             separator = _any_blanks(piece.separator[:-1]) + _last_blanks(blanks)
         pattern += _any_blanks(piece.before) + kind + _any_blanks(piece.after) + separator
     order = tuple(group for _, group in sorted(names)) if named else ()
-    found = re.compile(pattern)
     bar = any(piece.kind == "bar" for piece in pieces)
-    return _Form(found, times[0] if times else 0, order, pieces[-1].kind == "quote", bar)
+    return _Form(re.compile(pattern), Seams(pattern), times[0] if times else 0, order, pieces[-1].kind == "quote", bar)
 
 
 def _any_blanks(text: bytes) -> bytes:
@@ -171,4 +192,4 @@ def _any_blanks(text: bytes) -> bytes:
 
 def _last_blanks(blanks: set[int]) -> bytes:
     """One if all have one, so that what is left may begin with more, or any number; an empty line may have none."""
-    return rb"(?:[ \t]|\Z)" if blanks == {1} else rb"(?:[ \t]+|\Z)"
+    return rb"(?:[ \t]|$)" if blanks == {1} else rb"(?:[ \t]+|$)"

@@ -9,8 +9,9 @@ by the server that they are of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, overload
 
 from slotune.llama.log_json import messages, without_colours
@@ -31,9 +32,12 @@ _WRAPPED: Final = (b'{"', b"[pod/", b"[]", b"T::", b"::")
 
 _JSON, _PODS, _DATE = _TAKEN = (b'{"', b"[p", b"20")
 """How lines begin that are wrapped in what need not be learned."""
+_START = itemgetter(slice(2))
 LAYERS: Final = 4
 """Prefixes and JSON objects within each other that are taken off."""
 _NAMES: Final = 1024
+_UNREAD: Final = 200
+"""Times of a piece that may have no date, or none with a year, before no further one is read."""
 
 
 class Stamps(Sequence[float | None]):
@@ -56,6 +60,12 @@ class Stamps(Sequence[float | None]):
             return Stamps(self._written[index])
         written = self._written[index]
         return seconds_of(written) if isinstance(written, bytes) else written
+
+    def __iter__(self) -> Iterator[float | None]:
+        return _in_seconds(iter(self._written))
+
+    def __reversed__(self) -> Iterator[float | None]:
+        return _in_seconds(reversed(self._written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +119,15 @@ class Wrapping:
         """Lines by pod, as ``pod/container``; those that no pod is named for are under an empty name."""
         rows = _Rows(list(lines), [""] * len(lines), list(numbers))
         rows.written = [None] * len(lines)
-        rows.sizes = [len(line) + 1 for line in lines]
+        rows.sizes = [size + 1 for size in map(len, lines)]
         starts = _starts(rows.lines)
         for layer in range(LAYERS):
             if layer:
                 self._look(layer, rows.lines)
                 if not self._prefixes[layer].any and starts.isdisjoint(_TAKEN):
                     break
-            self._take_prefixes_off(layer, rows, starts)
-            starts = _starts(rows.lines)
+            if self._take_prefixes_off(layer, rows, starts):
+                starts = _starts(rows.lines)
             if _JSON in starts:
                 rows = _without_json(rows, self._forms[layer])
                 starts = _starts(rows.lines)
@@ -125,7 +135,8 @@ class Wrapping:
             rows = _without_json(self._without_ports(rows), self._forms[-1])
         return _by_name(rows)
 
-    def _take_prefixes_off(self, layer: int, rows: _Rows, starts: Set[bytes]) -> None:
+    def _take_prefixes_off(self, layer: int, rows: _Rows, starts: Set[bytes]) -> bool:
+        """Whether any line may have lost something."""
         lines = rows.lines
         if _PODS in starts:
             for index, line in enumerate(lines):
@@ -140,6 +151,7 @@ class Wrapping:
                 if line[:2] == _DATE and (match := _TIME.match(line)):
                     rows.written[index] = match[1]
                     lines[index] = line[match.end() :]
+        return self._prefixes[layer].any or _PODS in starts or _DATE in starts
 
     def _pod(self, line: bytes) -> str:
         match = _POD.match(line)
@@ -173,9 +185,23 @@ class Wrapping:
         return known
 
 
+def _in_seconds(written: Iterator[float | bytes | None]) -> Iterator[float | None]:
+    """Times one by one, until so many could not be read that those of all others are written so too."""
+    unread = 0
+    for time in written:
+        if not isinstance(time, bytes):
+            yield time
+        elif unread >= _UNREAD:
+            yield None
+        else:
+            seconds = seconds_of(time)
+            unread += seconds is None
+            yield seconds
+
+
 def _starts(lines: Sequence[bytes]) -> set[bytes]:
     """How lines begin: which ways of wrapping there can be."""
-    return {line[:2] for line in lines}
+    return set(map(_START, lines))
 
 
 def _without_json(rows: _Rows, forms: list[Form]) -> _Rows:

@@ -48,6 +48,8 @@ class Topic(enum.StrEnum):
     MEMORY_NOT_LOCKED = "MemoryNotLocked"
     KV_FULL = "KVFull"
     CONTEXT_EXCEEDED = "ContextExceeded"
+    INPUT_TOO_LARGE = "InputTooLarge"
+    """An input for embedding or ranking that is longer than a physical batch, and refused."""
     TRUNCATED = "Truncated"
     CONTEXT_SHIFTED = "ContextShifted"
     CANCELLED = "Cancelled"

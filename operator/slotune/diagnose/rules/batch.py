@@ -14,6 +14,7 @@ from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity,
 from slotune.diagnose.rules import contention, settings, work
 from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW
 from slotune.diagnose.rules.placement import Backend, backend_of
+from slotune.diagnose.rules.whole_inputs import INPUT_LARGER_THAN_BATCH, input_larger_than_batch
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.log_story import Line, RequestTimings, Topic
@@ -60,7 +61,13 @@ PREFILL_BOUND: Final = Entry(
     binds="TTFTPrefill",
 )
 
-ENTRIES: Final = (PREFILL_IN_SMALL_PIECES, NEIGHBOURS_STALL, PREFILL_BOUND, *contention.ENTRIES)
+ENTRIES: Final = (
+    PREFILL_IN_SMALL_PIECES,
+    NEIGHBOURS_STALL,
+    PREFILL_BOUND,
+    *contention.ENTRIES,
+    INPUT_LARGER_THAN_BATCH,
+)
 
 USUAL_PIECE: Final = 512
 """llama-server's default of --ubatch-size: pieces of this size or more are nobody's mistake."""
@@ -199,4 +206,5 @@ RULES: Final = (
     Rule(PREFILL_IN_SMALL_PIECES.id, Item.BATCH, _small_pieces),
     Rule(NEIGHBOURS_STALL.id, Item.BATCH, _neighbours_stall),
     *contention.RULES,
+    Rule(INPUT_LARGER_THAN_BATCH.id, Item.BATCH, input_larger_than_batch),
 )

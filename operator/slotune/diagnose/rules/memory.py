@@ -34,7 +34,9 @@ __all__ = ["ENTRIES", "RULES"]
 
 RARE: Final = 0.01
 """Share of requests that do not fit: below it, it is a client's mistake now and then, not too small a context."""
-_OVERSIZED: Final = re.compile(r"request \((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
+_OVERSIZED: Final = re.compile(
+    r"request \((\d+) tokens\) exceeds the available context size|input \((\d+) tokens\) is larger than the max context"
+)
 
 CONTEXT_SHRUNK: Final = Entry(
     id="SLT030",
@@ -185,7 +187,9 @@ def _larger_context(log: LogStory, known: tuple[int, int, Evidence] | None) -> s
     """The context that the largest refused prompt that is quoted would have needed."""
     seen = log.seen.get(Topic.CONTEXT_EXCEEDED)
     sizes = [
-        int(match[1]) for line in ((seen.first, seen.last) if seen else ()) if (match := _OVERSIZED.search(line.text))
+        int(match[1] or match[2])
+        for line in ((seen.first, seen.last) if seen else ())
+        if (match := _OVERSIZED.search(line.text))
     ]
     if not sizes:
         return None

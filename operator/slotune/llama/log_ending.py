@@ -16,12 +16,13 @@ _NO_FAILURE: Final = classify_failure(None, "")
 _FAILURE_WORDS = re.compile(
     rb"fail|error|abort|assert|unable to|out of memory|insufficient memory|bad_alloc|not within the file"
     rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due"
-    rb"|terminate called|what\(\): |segmentation fault|device lost",
+    rb"|terminate called|what\(\): |segmentation fault|illegal instruction|device lost|is required|not supported"
+    rb"|not both|SSL support|not found: |no backends",
     re.IGNORECASE,
 )
 _LAST_WORDS = re.compile(
     rb"terminate called|\s*what\(\): |std::bad_alloc|\S+:\d+: |slotune engine: "
-    rb"|(?:\S+: (?:line )?\d+: +\d+ )?Segmentation fault(?: +\(core dumped\)|\s*\Z)"
+    rb"|(?:\S+: (?:line )?\d+: +\d+ )?(?:Segmentation fault|Illegal instruction)(?: +\(core dumped\)|\s*\Z)"
 )
 """How lines begin that are not llama.cpp's and tell of its end: the C++ library's, an assertion's, a shell's."""
 _STOPPED = re.compile(rb"\S+\.(?:cu|cuh|cpp|cc|c|h|hpp|m|mm|metal):\d+: \S")

@@ -21,14 +21,15 @@ _SERVER = re.compile(
     rb"|(?:main|start|init|llama_server): (?:(?:HTTP )?server is listening on|using \d+ threads for HTTP server"
     rb"|starting the main loop|couldn't bind|couldn't bind HTTP|exiting due to (?:model loading|HTTP server) error"
     rb"|binding port)"
-    rb"|llama server listening at|HTTP server listening|slotune engine: "
+    rb"|llama server listening at|couldn't bind to server socket: hostname=|HTTP server listening|slotune engine: "
     rb"|slot \d+ (?:is processing \[task|released \(\d+ tokens|: (?:kv cache rm|in cache))"
     rb"|print_timings: +prompt eval time"
 )
 _ENGINE = re.compile(
     rb"(?:llama|ggml|llm_load|gguf)_\w+(?:\(\))?: |(?:load_tensors|print_info|sched_reserve|load_backend): "
     rb"|common_(?:init|params|speculative|perf|memory)\w*: |cmn  "
-    rb"|error: (?:invalid|unknown) argument: -|error while handling (?:argument|environment variable) "
+    rb"|error: (?:(?:invalid|unknown) argument: -|--model is required|either --embedding|the supplied chat template)"
+    rb"|(?:\S*/)?llama-server: error while loading|error while handling (?:argument|environment variable) "
     rb"|(?:\S*: ?)?GGML_ASSERT[(:]|GGML_ABORT| *current device: -?\d+, in function ggml_|\S*ggml\S*:\d+: "
     rb"|(?:warning|error): (?:no usable GPU|Insufficient Memory)|using config file: "
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / "

@@ -75,13 +75,16 @@ _OURS = re.compile(
     rb"(?:slot|srv|que|res|spec|cmn|mtmd|clip) +[\w~():]+ ?: "  # the server's own: a module and a function
     rb"|(?:~?[A-Za-z]\w*_\w+|main|load|print_info|~Server|init|Device \d+|decode|build|system[ _]info)(?:\(\))?: "
     rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument|Insufficient Memory \()"
+    rb"|error: (?=--model is required|invalid parameter for argument|either --embedding|the supplied chat template"
+    rb"|failed to (?:get|download|fetch) )|(?:\S*/)?llama-server: error while loading shared libraries: "
     rb"|warning: (?=failed to (?:mlock|VirtualLock) )"
     rb"|error while handling (?:argument|environment variable) "
     rb"|using config file: |slotune engine: |(?:\S*: ?)?GGML_ASSERT[(:]|GGML_ABORT"
     rb"| *current device: -?\d+, in function |terminate called after throwing"
     rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
-    rb"|build: \d+ \(|llama server listening|HTTP server|slot \d+ (?:is processing \[|released \(|: )"
+    rb"|build: \d+ \(|couldn't bind to server socket: |llama server listening|HTTP server"
+    rb"|slot \d+ (?:is processing \[|released \(|: )"
 )
 
 _WORDS = tuple((topic, re.compile(words)) for topic, words in TOPIC_WORDS)

@@ -1,0 +1,298 @@
+"""Limits of the rules, each met from both sides: what is just below it is another case than what has reached it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotune.diagnose.catalogue import ALL_RULES
+from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.finding import Finding, Undecided
+from slotune.diagnose.host import HostFacts
+from slotune.diagnose.symptoms import ServerLook, Symptoms
+from slotune.llama.log_story import Line, Seen, Topic
+from slotune.llama.server_answers import ModelMeta
+from slotune.load.process_memory import MemoryLook
+from slotune.verdict.promise import Promise
+from tests.diagnose.rules.building import SLOWEST, ask, log, metrics, of, pod, probe, queueing, server, timings
+
+MIB = 2**20
+CLEAR, UNDECIDED = "Clear", "Undecided"
+INFO, WARNING, CRITICAL = "Info", "Warning", "Critical"
+ON_GPU: dict[str, Any] = {"model_buffers": {"CUDA0": 10**9}}
+NFS = {"/models": "nfs"}
+KILLED = ("OOMKilled", 137)
+MOUNT = Evidence(Source.EVENT, "FailedMount: MountVolume.SetUp failed for volume models")
+
+
+def outcome(identifier: str, symptoms: Symptoms) -> str:
+    said = ask(ALL_RULES, identifier, symptoms)
+    if isinstance(said, Finding):
+        return said.severity.value
+    return UNDECIDED if isinstance(said, Undecided) else CLEAR
+
+
+# Servers of which one number is given
+
+
+def one_by_one(part: float) -> Symptoms:
+    return of(log=log(requests=timings(40, most_busy_slots=1), seconds=120 / part))
+
+
+def one_by_one_beside(busy: float) -> Symptoms:
+    looked = server(metrics=metrics(n_busy_slots_per_decode=busy, n_decode_total=1000))
+    return of(log=log(requests=timings(40, most_busy_slots=1), seconds=130.0), server=looked)
+
+
+def connecting(part: float) -> Symptoms:
+    """0.2 s of a request that takes so many times as long."""
+    return of(probe=probe(connect_s=0.2, prefill_tokens_per_s=400 / (0.2 / part - 0.2)))
+
+
+def small_pieces(saved: float) -> Symptoms:
+    """Pieces of 256 tokens, of which larger ones save such a part."""
+    facts = ON_GPU | {"ubatch_size": 256, "batch_size": 2048}
+    return of(log=log(facts=facts), probe=probe(prefill_tokens_per_s=51_200 * saved, decode_step_s=0.01))
+
+
+def stalled(tokens: int = 1600, seconds: float = 8.0, slowest: float = 4.0) -> Symptoms:
+    example = Line(77, SLOWEST.format(ms=1e3 * seconds, tokens=tokens))
+    speeds = (slowest, 45.0, 50.0)
+    requests = timings(decode_tokens_per_s=speeds, example=example, example_beside=example)
+    return of(log=log(requests=requests, facts={"batch_size": 2048}))
+
+
+def crowded(tokens: float = 200, share: float = 0.5, cached: int = 0, prompt_tokens: int = 400) -> Symptoms:
+    """40 prompts of so many tokens, a share of whose time is others' work, beside a probe at 200 tokens/s."""
+    alone_ms = 1e3 * (40 * tokens / 200 + 40 * 0.02)
+    requests = timings(
+        40, long_prompt_tokens=round(40 * tokens), long_prompt_ms=alone_ms / (1 - share), cached_tokens=cached
+    )
+    return of(log=log(requests=requests), probe=probe(prompt_tokens=prompt_tokens))
+
+
+def killed(ago_s: float) -> Symptoms:
+    return of(pod=pod(last_exit=KILLED, last_exit_ago_s=ago_s, ready=True, restarts=1))
+
+
+def guessing(drafted: int, accepted: int = 0, requests: int = 40) -> Symptoms:
+    return of(log=log(requests=timings(requests, drafted_tokens=drafted, accepted_tokens=accepted)))
+
+
+def one_refused(answered: int) -> Symptoms:
+    return of(log=log({Topic.CONTEXT_EXCEEDED: 1}, timings(answered)))
+
+
+def cached(tokens: int, computed: int = 8000) -> Symptoms:
+    return of(log=log(requests=timings(40, prompt_tokens=computed, cached_tokens=tokens)))
+
+
+def copying(total_ms: float, prompt_ms: float) -> Symptoms:
+    """40 requests without cached tokens."""
+    seen = Seen(40, Line(1, "a line"), Line(9, "prompt cache update took"), total_ms)
+    topics: dict[Topic, int | Seen] = {Topic.CACHE_UPDATE: seen, Topic.IDLE_SLOT_SAVED: 40}
+    return of(log=log(topics, timings(40, prompt_ms=40 * prompt_ms)))
+
+
+def scattered(busy: float) -> Symptoms:
+    looked = server(8, metrics=metrics(n_busy_slots_per_decode=busy, n_decode_total=1000))
+    return of(server=looked, log=log(facts={"kv_unified": False, "slots": 8}))
+
+
+def queue(waiting: int) -> Symptoms:
+    return of(server=queueing(waiting, waiting, busy=100, slots=100))
+
+
+def served(speed: float) -> Symptoms:
+    full = queueing(6, 6, busy=4, tokens_predicted_total=1000, tokens_predicted_seconds_total=1000 / speed)
+    return of(server=full, promise=Promise(1.0, 10.0))
+
+
+def penalized(speed: float) -> Symptoms:
+    counters = metrics(tokens_predicted_total=1000, tokens_predicted_seconds_total=1000 / speed)
+    return of(
+        server=server(
+            model=ModelMeta("m", vocabulary=128_000),
+            metrics=counters,
+            sampling={"repeat_penalty": 1.3},
+            request_params_seen=True,
+        )
+    )
+
+
+def unready(**more: Any) -> Symptoms:
+    return of(pod=pod(ready=False, **{"phase": "Running", **more}))
+
+
+def swapped(mib: float, own_mib: float = 0) -> Symptoms:
+    look = MemoryLook(at_s=1000.0, swapped_bytes=round(mib * MIB), anonymous_bytes=round(own_mib * MIB))
+    return of(host=HostFacts(look))
+
+
+def in_swap(*, faults: int = 0, read_mib: float = 0.0, cpu_s: float = 9.0) -> Symptoms:
+    """What happened within ten seconds."""
+    swap = 500 * MIB
+    first = MemoryLook(at_s=1000.0, swapped_bytes=swap, major_faults=0, read_bytes=0, cpu_s=0.0)
+    last = MemoryLook(
+        at_s=1010.0, swapped_bytes=swap, major_faults=faults, read_bytes=round(read_mib * MIB), cpu_s=cpu_s
+    )
+    return of(host=HostFacts(first, last))
+
+
+def template(extra_s: float = 0.1, reading_s: float = 0.1) -> Symptoms:
+    return of(probe=probe(overhead_s=0.1 + extra_s, short_prompt_overhead_s=0.1, prefill_tokens_per_s=400 / reading_s))
+
+
+def loaded(size: float) -> Symptoms:
+    return of(log=log(loaded_s=100.0), server=server(model=ModelMeta("m", size_bytes=round(size))))
+
+
+def first_prompt(first_s: float, usual_s: float) -> Symptoms:
+    spread = (900 / usual_s, 1000 / usual_s, 1100 / usual_s)
+    requests = timings(first_prompt=(1000, 1e3 * first_s), prefill_tokens_per_s=spread)
+    return of(log=log(requests=requests), pod=pod("--no-warmup", volumes=NFS))
+
+
+def still(between_s: float, speed: float | None = 200.0) -> Symptoms:
+    page = metrics(requests_processing=2, n_decode_total=100)
+    look: ServerLook = server(metrics=page, metrics_later=page, between_s=between_s)
+    return of(server=look, probe=None if speed is None else probe(prefill_tokens_per_s=speed))
+
+
+def silent(seconds: float) -> Symptoms:
+    look = server(health_s=0.003, silent_s={"/slots": seconds, "/metrics": seconds})
+    return of(server=look, log=log(build=11549))
+
+
+Made = Callable[[float], Symptoms]
+LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] = (
+    ("one slot at work for half of the time", "SLT095", one_by_one, (0.49, CLEAR), (0.5, INFO)),
+    ("requests beside each other", "SLT095", one_by_one_beside, (1.19, INFO), (1.2, CLEAR)),
+    (
+        "an answer long enough to tell",
+        "SLT096",
+        lambda x: of(probe=probe(stream_s=0.0, stream_made_s=x)),
+        (0.195, UNDECIDED),
+        (0.2, WARNING),
+    ),
+    (
+        "tokens that come in half of their time",
+        "SLT096",
+        lambda x: of(probe=probe(stream_s=x, stream_made_s=2.0)),
+        (0.98, WARNING),
+        (1.0, CLEAR),
+    ),
+    (
+        "a connection that is felt",
+        "SLT097",
+        lambda x: of(probe=probe(connect_s=x, prefill_tokens_per_s=4000.0)),
+        (0.098, CLEAR),
+        (0.1, WARNING),
+    ),
+    ("a connection that is a fifth of the wait", "SLT097", connecting, (0.196, CLEAR), (0.201, WARNING)),
+    ("pieces that waste a quarter", "SLT020", small_pieces, (0.245, CLEAR), (0.251, WARNING)),
+    ("a pause of a second", "SLT021", lambda x: stalled(seconds=x), (0.98, CLEAR), (1.0, WARNING)),
+    ("a prompt of two small steps", "SLT021", lambda x: stalled(tokens=round(x)), (1023, CLEAR), (1024, WARNING)),
+    ("answers below four fifths of a share", "SLT021", lambda x: stalled(slowest=x), (19.8, WARNING), (20.0, INFO)),
+    ("others' work in a third of the time", "SLT022", lambda x: crowded(share=x), (0.295, CLEAR), (0.301, INFO)),
+    ("prompts half as long as the probe's", "SLT022", crowded, (199, UNDECIDED), (200, INFO)),
+    (
+        "prompts of half a piece",
+        "SLT022",
+        lambda x: crowded(x, prompt_tokens=1000),
+        (255.5, UNDECIDED),
+        (256, INFO),
+    ),
+    (
+        "context four times a probe's prompt",
+        "SLT022",
+        lambda x: crowded(cached=round(x)),
+        (60_000, INFO),
+        (60_400, UNDECIDED),
+    ),
+    ("a kill within the day", "SLT034", killed, (86_000, CRITICAL), (86_400, WARNING)),
+    ("a kill within the week", "SLT034", killed, (604_000, WARNING), (604_800, INFO)),
+    (
+        "a fifth of the guesses accepted",
+        "SLT103",
+        lambda x: guessing(2000, round(x)),
+        (395, WARNING),
+        (400, CLEAR),
+    ),
+    ("guesses for three of ten tokens", "SLT103", lambda x: guessing(round(x)), (1190, CLEAR), (1200, WARNING)),
+    (
+        "enough guesses to tell",
+        "SLT103",
+        lambda x: guessing(round(x), requests=4),
+        (199, UNDECIDED),
+        (200, WARNING),
+    ),
+    ("one request of a hundred refused", "SLT031", lambda x: one_refused(round(x)), (99, WARNING), (100, INFO)),
+    ("half of the tokens cached", "SLT040", lambda x: cached(round(x)), (7900, UNDECIDED), (8000, CLEAR)),
+    ("a tenth of the tokens cached", "SLT040", lambda x: cached(round(x)), (880, INFO), (889, UNDECIDED)),
+    ("prompts worth a word", "SLT040", lambda x: cached(0, round(x)), (2559, UNDECIDED), (2560, INFO)),
+    ("copies of a tenth of reading", "SLT056", lambda x: copying(x, 1000), (4420, CLEAR), (4445, WARNING)),
+    ("copies that are felt", "SLT056", lambda x: copying(x, 100), (3990, INFO), (4000, WARNING)),
+    ("slots that are three quarters busy", "SLT053", scattered, (5.9, INFO), (6.0, CLEAR)),
+    ("weights read one and a half times", "SLT053", scattered, (1.61, CLEAR), (1.64, INFO)),
+    ("a queue of half a request per slot", "SLT050", lambda x: queue(round(x)), (49, INFO), (50, WARNING)),
+    ("three tenths of speed to spare", "SLT100", served, (12.9, WARNING), (13.0, CLEAR)),
+    ("a sampler that takes a twentieth", "SLT070", penalized, (48.0, INFO), (49.0, WARNING)),
+    ("a container of a minute", "SLT116", lambda x: unready(running_s=x), (59.0, INFO), (60.0, CRITICAL)),
+    (
+        "a pod of two minutes",
+        "SLT116",
+        lambda x: unready(phase="Pending", age_s=x),
+        (119.0, INFO),
+        (120.0, WARNING),
+    ),
+    (
+        "a volume not mounted for a minute",
+        "SLT116",
+        lambda x: unready(phase="Pending", age_s=x, events=(MOUNT,)),
+        (60.0, INFO),
+        (60.5, CRITICAL),
+    ),
+    (
+        "an end of ten minutes ago",
+        "SLT116",
+        lambda x: unready(running_s=700.0, last_exit=("Error", 1), last_exit_ago_s=x),
+        (595.0, CLEAR),
+        (600.0, CRITICAL),
+    ),
+    ("some memory in swap", "SLT037", swapped, (63.5, CLEAR), (64.0, WARNING)),
+    ("a twentieth of its memory in swap", "SLT037", lambda x: swapped(x, 9500), (495, CLEAR), (500, WARNING)),
+    ("twenty pages a second", "SLT037", lambda x: in_swap(faults=round(x)), (198, INFO), (200, WARNING)),
+    ("four megabytes a second", "SLT037", lambda x: in_swap(read_mib=x), (39.5, INFO), (40.0, WARNING)),
+    ("a fifth of a core", "SLT037", lambda x: in_swap(cpu_s=x), (1.95, WARNING), (2.0, INFO)),
+    ("a template that is felt", "SLT075", template, (0.049, CLEAR), (0.051, WARNING)),
+    ("a template of a tenth of the wait", "SLT075", lambda x: template(0.1, x), (0.79, WARNING), (0.82, CLEAR)),
+    (
+        "a start of half a minute",
+        "SLT035",
+        lambda x: of(pod=pod(volumes=NFS, ready_after_s=x)),
+        (30.0, CLEAR),
+        (30.5, INFO),
+    ),
+    ("weights as fast as from a disk", "SLT035", loaded, (29.7e9, INFO), (30e9, CLEAR)),
+    ("a first prompt three times as long", "SLT035", lambda x: first_prompt(x, 5.0), (14.8, INFO), (15.0, WARNING)),
+    ("a first prompt two seconds late", "SLT035", lambda x: first_prompt(x, 0.9), (2.88, INFO), (2.91, WARNING)),
+    ("a minute without a decode", "SLT110", still, (59.5, UNDECIDED), (60.0, CRITICAL)),
+    ("two batches without a decode", "SLT110", lambda x: still(x, 40.0), (102.0, UNDECIDED), (102.5, CRITICAL)),
+    ("ten minutes at an unknown speed", "SLT110", lambda x: still(x, None), (599.0, UNDECIDED), (600.0, CRITICAL)),
+    ("three seconds of silence", "SLT110", silent, (2.95, UNDECIDED), (3.0, CRITICAL)),
+    ("debug lines", "SLT080", lambda x: of(pod=pod("-lv", f"{x:.0f}")), (4, CLEAR), (5, WARNING)),
+)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "made", "below", "reached"),
+    [pytest.param(*row[1:], id=f"{row[1]} {row[0]}") for row in LIMITS],
+)
+def test_what_has_reached_a_limit_is_another_case(
+    identifier: str, made: Made, below: tuple[float, str], reached: tuple[float, str]
+) -> None:
+    assert outcome(identifier, made(below[0])) == below[1]
+    assert outcome(identifier, made(reached[0])) == reached[1]

@@ -39,6 +39,8 @@ _REASONS: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SmiProcess:
+    """One process on a device."""
+
     kind: str
     """``C``, ``G``, ``C+G`` or ``M+C``."""
     name: str
@@ -131,6 +133,7 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
         (value for (section, leaf), value in said.items() if section.endswith("Power Readings") and "Draw" in leaf),
         None,
     )
+    used_bytes, total_bytes = memory(used, total)
     return SmiDevice(
         Reading(
             name + SLICED if said.get(("MIG Mode", "Current")) == "Enabled" else name,
@@ -139,14 +142,15 @@ def _full_device(block: Sequence[tuple[tuple[str, ...], str]], key: str) -> SmiD
             power_w=next((power for power in powers if power is not None), None),
             temperature_c=celsius(heat),
         ),
-        *memory(used, total),
-        active_reasons(reasons),
-        tuple(_full_processes(block)),
-        key,
-        key,
-        broken(said.values(), (heat, clock, drawn, used)),
+        used_bytes=used_bytes,
+        total_bytes=total_bytes,
+        reasons=active_reasons(reasons),
+        processes=tuple(_full_processes(block)),
+        key=key,
+        label=key,
+        broken=broken(said.values(), (heat, clock, drawn, used)),
         # A whole block ends with its processes; one of chosen sections (-d) has no name.
-        ("Product Name", "Product Name") in said and all(path[0] != "Processes" for path, _ in block),
+        is_cut=("Product Name", "Product Name") in said and all(path[0] != "Processes" for path, _ in block),
     )
 
 
@@ -161,17 +165,13 @@ def _full_processes(block: Sequence[tuple[tuple[str, ...], str]]) -> Iterable[Sm
     for path, value in [*block, (("Processes", "Process ID"), "")]:
         if path[0] != "Processes":
             continue
-        if path[-1].lower() == "gpu instance id":
-            # Stands before its process, and behind the one before.
-            if "Type" in entry:
-                yield SmiProcess(entry["Type"], entry.get("Name", ""), mib(entry.get("Used GPU Memory")), instance)
-            instance, entry = value, {}
-        elif path[-1] == "Process ID":
-            if "Type" in entry:
-                yield SmiProcess(entry["Type"], entry.get("Name", ""), mib(entry.get("Used GPU Memory")), instance)
-            entry = {"Process ID": value}
-        else:
+        is_instance = path[-1].lower() == "gpu instance id"  # stands before its process, and behind the one before
+        if not is_instance and path[-1] != "Process ID":
             entry[path[-1]] = value
+            continue
+        if "Type" in entry:
+            yield SmiProcess(entry["Type"], entry.get("Name", ""), mib(entry.get("Used GPU Memory")), instance)
+        instance, entry = value if is_instance else instance, {}
 
 
 # nvidia-smi: two or three lines per device, then the processes.

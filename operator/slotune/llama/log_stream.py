@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, IncrementalDecoder, getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -30,6 +31,8 @@ _SPAWNED = re.compile(_SPAWNS + rb"([^\s\"\\]{1,200}) on port (\d{2,5})")
 """What a router says of each of its children."""
 _CHILD = re.compile(r"(?:^port |:)(\d{2,5})(?=/|$)")
 """How the name of one has its port."""
+
+ROUTER: Final = "it is llama-server's router, which loads no model of its own"
 
 BLOCK: Final = 1 << 20
 """Bytes that are looked at together."""
@@ -60,6 +63,8 @@ class LogReader:
         """None until the first lines are looked at."""
         self._models: dict[str, str] = {}
         """Ports of a router's children, and the model that each has."""
+        self._routers: set[str] = set()
+        """Names of those that say that they are one."""
         self._servers: dict[str, ServerLog] = {}
         self.size_bytes = 0
         """Bytes that came."""
@@ -108,11 +113,20 @@ class LogReader:
         if self._folding is not None and self._folding.any:
             self._unwrap(*self._folding.rest())
         names = _short_names(list(self._servers))
-        stories = (
-            (server, server.story(self._with_model(names[name]) or self._source))
+        stories = {
+            name: server.story(self._with_model(names[name]) or self._source)
             for name, server in self._servers.items()
-        )
-        return tuple(story for server, story in stories if server.ours)
+            if server.ours
+        }
+        return tuple(self._as_router(name, stories) if name in self._routers else stories[name] for name in stories)
+
+    def _as_router(self, name: str, stories: Mapping[str, LogStory]) -> LogStory:
+        """The story of a router, with where those of its children are."""
+        story, pod = stories[name], name.partition("/")[0]
+        begins = f"{pod}:" if pod else "port "
+        children = [stories[one].source for one in stories if one.startswith(begins) and _CHILD.search(one)]
+        where = f"a block of its own: {', '.join(children)}" if children else "lines that are not in this log"
+        return replace(story, notes=(*story.notes, f"{ROUTER}, and each of its children has {where}"))
 
     def _find_line_ends(self) -> None:
         """Of old Macs, and of who copied a terminal, where the first block has no other."""
@@ -174,6 +188,8 @@ class LogReader:
         server.size_bytes += size_bytes
         if piece.lines:
             server.take(piece, whole=whole)
+            if name not in self._routers and not self._shapes.router.isdisjoint(piece.shapes):
+                self._routers.add(name)
 
 
 def _short_names(names: Sequence[str]) -> dict[str, str]:

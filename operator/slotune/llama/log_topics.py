@@ -62,6 +62,8 @@ class LineKind:
     """Only llama-server says so; other programs that llama.cpp is in say the rest too."""
     of_engine: bool = False
     """Only llama.cpp says so, in whatever program."""
+    router: bool = False
+    """Only llama-server's router says so, which loads no model and starts a server for each."""
     old: bool = False
     """Written as builds until September 2024 did."""
 
@@ -88,6 +90,11 @@ _OURS = re.compile(
 )
 
 _WORDS = tuple((topic, re.compile(words)) for topic, words in TOPIC_WORDS)
+
+_ROUTER = re.compile(
+    rb"starting (?:server in router mode|router server, )|router server is listening"
+    rb"|spawning server instance with name=|failed to initialize router models"
+)
 
 _ALIVE = (Hot.PROMPT, Hot.GENERATION, Hot.STOP, Hot.WORK, Hot.RUNNING, Hot.OLD)
 _OLD_SLOT = re.compile(rb"slot \d+ (?:is processing|released)")
@@ -133,6 +140,7 @@ def classify(line: bytes) -> LineKind:
         alive=old_work or hot in _ALIVE,
         of_server=is_of_server(message),
         of_engine=is_of_engine(message),
+        router=_ROUTER.search(message) is not None,
         old=old_work,
     )
 
@@ -181,12 +189,15 @@ class Shapes:
         self._kinds: dict[bytes, LineKind] = {}
         self.hot: dict[bytes, Hot] = {}
         """Only of shapes with numbers to add up."""
+        self.router: set[bytes] = set()
+        """Shapes of what only a router says."""
 
     def learn(self, shapes: Iterable[bytes], lines: Sequence[bytes], of_lines: Sequence[bytes]) -> None:
         """Classify what is new in ``shapes`` by the first of ``lines`` that has it; ``of_lines`` has each line's."""
         if len(self._kinds) > _SHAPES:
             self._kinds.clear()
             self.hot.clear()
+            self.router.clear()
         new = {key for shape in shapes if (key := shape[:_SHAPE_BYTES]) not in self._kinds}
         if not new:
             return
@@ -197,6 +208,8 @@ class Shapes:
                 kind = self._kinds[key] = classify(line)
                 if kind.hot is not None and key == shape:
                     self.hot[key] = kind.hot
+                if kind.router:
+                    self.router.add(shape)
                 if not new:
                     return
 

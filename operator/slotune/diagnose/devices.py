@@ -21,6 +21,7 @@ from slotune.diagnose.accelerators import Accelerator, is_part_of_device, known_
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
+from slotune.llama.log_buffers import is_on_host
 from slotune.llama.log_lines import LogFacts
 from slotune.load.nvidia_smi import DeviceSnapshot
 
@@ -33,8 +34,6 @@ MIB: Final = 2**20
 SPLITS: Final = frozenset({"none", "layer", "row", "tensor"})
 """What ``-sm`` takes."""
 
-_HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
-"""As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
 _SHARED: Final = re.compile(r"_Split$")
 """Of the rows of a matrix, over several GPUs."""
 _META: Final = re.compile(r"^Meta\((?P<parts>[^)]*)\)$")
@@ -264,7 +263,7 @@ def _holding(facts: LogFacts) -> frozenset[str]:
                 continue
             if (meta := _META.match(name)) is not None:
                 holding.update(meta["parts"].split(","))
-            elif not _HOST.match(name) and not _SHARED.search(name):
+            elif not is_on_host(name) and not _SHARED.search(name):
                 holding.add(name)
     return frozenset(holding)
 

@@ -6,22 +6,18 @@ table is looked up and not read, a context counts as it was on average, and nowh
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
 from slotune.diagnose.counting import counted
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.kv_types import BYTES_PER_ELEMENT
+from slotune.llama.log_buffers import is_on_host
 from slotune.llama.log_lines import LogFacts
 from slotune.llama.model_facts import ModelFacts
 
 __all__ = ["Weights", "kv_bytes", "kv_type_is_known", "logged_context", "mean_context", "size_words", "weights_of"]
-
-_HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
-"""As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def weights_of(symptoms: Symptoms) -> Weights | None:
     """By the file, by the buffers on the GPU, by the server, by other buffers: whoever knows best."""
     log = symptoms.log
     said = LogFacts() if log is None else log.facts
-    draft = sum(size for name, size in said.shape.draft_buffers.items() if not _HOST.match(name))
+    draft = sum(size for name, size in said.shape.draft_buffers.items() if not is_on_host(name))
     if (facts := symptoms.model) is not None:
         words = f"{size_words(facts.active_weights_bytes)} of {facts.quantization} weights take part in a token"
         evidence = (Evidence(Source.MODEL, words),)
@@ -63,7 +59,7 @@ def weights_of(symptoms: Symptoms) -> Weights | None:
         parameters = float(meta.parameters) if meta.parameters else parameters
     arithmetic = None if parameters is None else _without_tables(parameters, table or 0)
     if log is not None and said.model_bytes and _all_offloaded(said):
-        on_gpu = sum(size for name, size in _own(said).items() if not _HOST.match(name))
+        on_gpu = sum(size for name, size in _own(said).items() if not is_on_host(name))
         return _taking_part(on_gpu, arithmetic, said, (_buffer_line(symptoms, on_gpu),), rough=False, draft=draft)
     if meta is not None and meta.size_bytes:
         read = meta.size_bytes

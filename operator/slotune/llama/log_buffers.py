@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["buffers", "compute_buffers"]
+__all__ = ["buffers", "compute_buffers", "is_on_host"]
 
 _MIB: Final = 1024 * 1024
 _CONTEXT = re.compile(r"constructing llama_context|llama_new_context_with_model: n_ctx |\bCLIP using \S+ backend")
 """Where one begins: of the model, of a draft model, of what reads images or sound."""
+
+_HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
+
+
+def is_on_host(device: str) -> bool:
+    """Whether a buffer lies in host memory: plain, mapped, repacked for SIMD, or pinned such as ``CUDA_Host``."""
+    return _HOST.match(device) is not None
 
 
 def buffers(kind: str, text: str) -> Mapping[str, int]:

@@ -14,14 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from slotune.llama.log_buffers import buffers, compute_buffers
+from slotune.llama.log_buffers import buffers, compute_buffers, is_on_host
 from slotune.llama.log_devices import device_free, device_sizes, devices_found, gpus_in_use
 from slotune.llama.log_shape import ModelShape, model_shape
 
 __all__ = ["LogFacts", "parse_log"]
-
-_HOST_BUFFER = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
-"""Buffers in host memory: plain, mapped, repacked for SIMD, and pinned ones such as ``CUDA_Host``."""
 
 
 _DRAFT_MODEL = re.compile(
@@ -124,7 +121,7 @@ class LogFacts:
     @property
     def on_gpu(self) -> bool:
         """Whether any weights lie outside host memory."""
-        return any(not _HOST_BUFFER.match(device) for device in self.model_buffers)
+        return any(not is_on_host(device) for device in self.model_buffers)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -132,7 +129,7 @@ class LogFacts:
         buffers = [*self.model_buffers.items(), *self.kv_buffers.items(), *self.compute_buffers.items()]
         if not buffers:
             return None
-        return sum(size for device, size in buffers if not (self.on_gpu and _HOST_BUFFER.match(device)))
+        return sum(size for device, size in buffers if not (self.on_gpu and is_on_host(device)))
 
     @property
     def device_compute_bytes(self) -> int | None:
@@ -140,7 +137,7 @@ class LogFacts:
         if not self.compute_buffers:
             return None
         on_gpu = self.on_gpu
-        return sum(size for device, size in self.compute_buffers.items() if not (on_gpu and _HOST_BUFFER.match(device)))
+        return sum(size for device, size in self.compute_buffers.items() if not (on_gpu and is_on_host(device)))
 
 
 def parse_log(text: str) -> LogFacts:

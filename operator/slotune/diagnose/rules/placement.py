@@ -17,6 +17,7 @@ from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_number import build_of_image, build_of_text
 from slotune.llama.flag_settings import Setting
+from slotune.llama.log_buffers import is_on_host
 from slotune.llama.log_story import LogStory, Topic
 
 __all__ = [
@@ -50,8 +51,6 @@ NEEDS_START: Final = "a log with -lv 4 that holds the server's start"
 DETAILS: Final = 4
 """``-lv`` from which llama.cpp logs layers, buffers and kernels."""
 
-_HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
-"""As :mod:`slotune.llama.log_lines` tells buffers in host memory."""
 _OFFICIAL: Final = "ghcr.io/ggml-org/llama.cpp"
 _OFFICIAL_TAG: Final = re.compile(r"^(?:server|full|light)(?:-(?!b\d)([a-z0-9.]+))?(?:-|$)")
 
@@ -98,7 +97,7 @@ def backend_of(symptoms: Symptoms) -> Backend | None:
     """What computes: as the log's buffers show, else as the arguments or the pod leave no doubt about."""
     log = symptoms.log
     if log is not None and log.facts.model_buffers:
-        device = next((name for name in log.facts.model_buffers if not _HOST.match(name)), None)
+        device = next((name for name in log.facts.model_buffers if not is_on_host(name)), None)
         if device is None:
             return Backend.CPU
         return backend_of_device(device)
@@ -112,7 +111,7 @@ def backend_of(symptoms: Symptoms) -> Backend | None:
 
 def backend_of_device(device: str) -> Backend:
     """What ``Vulkan0`` or ``CUDA_Split`` computes with."""
-    if _HOST.match(device):
+    if is_on_host(device):
         return Backend.CPU
     return next((backend for prefix, backend in _BY_DEVICE if device.startswith(prefix)), Backend.OTHER)
 
@@ -237,7 +236,7 @@ def weights_bytes(symptoms: Symptoms) -> int | None:
 
 def host_bytes(buffers: Mapping[str, int]) -> int:
     """The part of some buffers that lies in host memory."""
-    return sum(size for device, size in buffers.items() if _HOST.match(device))
+    return sum(size for device, size in buffers.items() if is_on_host(device))
 
 
 def buffers(log: LogStory) -> str:

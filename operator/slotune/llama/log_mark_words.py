@@ -49,6 +49,8 @@ class Hot(enum.Enum):
     BEGIN = enum.auto()
     READING = enum.auto()
     """A prompt's first piece is next; a piece was read."""
+    MEDIA = enum.auto()
+    """A picture or sound was encoded."""
     OLD = enum.auto()
     """As builds until September 2024 wrote it."""
 
@@ -101,6 +103,7 @@ HOT_WORDS: Final = (
     ),
     (Hot.BEGIN, re.compile(rb"\| new prompt, n_ctx_slot = \d")),
     (Hot.READING, re.compile(rb"prompt processing progress, n_(?:past|tokens) = \d")),
+    (Hot.MEDIA, re.compile(rb"(?:image|audio)(?: slice|/slice)? (?:encoded|processed) in \d+ ms")),
     (Hot.TOOK, re.compile(rb"prompt cache update took [\d.]+ ms")),
     (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
     (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),

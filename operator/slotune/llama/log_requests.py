@@ -15,6 +15,7 @@ from typing import Final
 
 from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
 from slotune.llama.log_handovers import HandoverTotals
+from slotune.llama.log_media import MediaTotals
 from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_running import RunningSpeed
 from slotune.llama.log_story import Line, RequestTimings
@@ -102,7 +103,7 @@ class RequestTotals:
         self._begun = self._released = self._unkept = 0
         self._unkept_line: Line | None = None
         self.forgotten, self.handovers = ForgottenTotals(), HandoverTotals()
-        self.running = RunningSpeed()
+        self.running, self.media = RunningSpeed(), MediaTotals()
         self.turns = TurnTotals()
         self.took_ms = 0.0
         """Of updates of the prompt cache."""
@@ -203,6 +204,8 @@ class RequestTotals:
         elif hot is Hot.DRAFT and (match := _DRAFT.search(line)):
             self._accepted += int(match[1])
             self._drafted += int(match[2])
+        elif hot is Hot.MEDIA:
+            self.media.take(number, line)
         elif hot is Hot.TOOK and (match := _TOOK.search(line)):
             self.took_ms += float(match[1])
 
@@ -249,7 +252,8 @@ class RequestTotals:
         self._predicted_ms += ms
         self._predicted_tokens += tokens
         self._prompts_new.append(prompt)
-        if prompt_tokens >= MIN_PROMPT and prompt_ms > 0:
+        with_media, self.media.is_new = self.media.is_new, False
+        if prompt_tokens >= MIN_PROMPT and prompt_ms > 0 and not with_media:
             self._prefill_new.append(1e3 * prompt_tokens / prompt_ms)
             if self._first is None:
                 self._first = prompt_tokens, prompt_ms

@@ -238,6 +238,7 @@ class ServerLog:
             requests=timings,
             running=since.totals.running.story() if timings is None else None,
             forgotten=since.totals.forgotten.story(),
+            media=since.totals.media.story(),
             handovers=since.totals.handovers.story(),
             failure=failure,
             failure_line=failure_line,

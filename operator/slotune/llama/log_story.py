@@ -14,7 +14,7 @@ from types import MappingProxyType
 from slotune.llama.failures import Failure
 from slotune.llama.log_lines import LogFacts
 
-__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "RequestTimings", "Running", "Seen", "Topic", "Turns"]
+__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "Media", "RequestTimings", "Running", "Seen", "Topic", "Turns"]
 
 LONGEST = 300
 
@@ -28,6 +28,8 @@ class Topic(enum.StrEnum):
     KERNEL_FALLBACK = "KernelFallback"
     FIT_REDUCED_CONTEXT = "FitReducedContext"
     FIT_FAILED = "FitFailed"
+    MEDIA_FALLBACK = "MediaFallback"
+    """The encoder of pictures and sound, or a part of it, runs on the CPU."""
     CONTEXT_CAPPED = "ContextCapped"
     CONFIG_FILE = "ConfigFile"
     CACHE_REUSE_UNSUPPORTED = "CacheReuseUnsupported"
@@ -176,6 +178,17 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """Pictures and sound that were read."""
+
+    pieces: int
+    """Pictures, or their slices where the log names those alone."""
+    ms: float
+    """That encoding all of them took."""
+    slowest: Line
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """How fast a request was while it was at work, as builds of 2026 say every three seconds."""
 
@@ -204,6 +217,8 @@ class LogStory:
     running: Running | None = None
     """What is known of the speed where no request finished; None where one did, and nothing is said."""
     forgotten: Forgotten | None = None
+    media: Media | None = None
+    """None where no line tells of a picture or of sound."""
     handovers: Seen | None = None
     """Slots that held another prompt and were picked, and what lies between that and the work in them; the lines are
     those of the longest. None where lines have no times of the server's own."""

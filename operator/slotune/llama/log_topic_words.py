@@ -22,6 +22,7 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
         ),
     ),
     (Topic.KERNEL_FALLBACK, rb"no FlashAttention vector kernel compiled for K/V types"),
+    (Topic.MEDIA_FALLBACK, rb"CLIP using CPU backend|CLIP graph uses unsupported operators"),
     (Topic.FIT_REDUCED_CONTEXT, rb"context size reduced from \d+ to \d+"),
     (Topic.FIT_FAILED, rb"failed to fit params to free device memory"),
     (Topic.HOST_PROJECTED, rb"projected to use \d+ MiB of host memory vs\. \d+ MiB of total"),

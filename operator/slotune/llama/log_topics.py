@@ -75,7 +75,7 @@ _LEVEL = rb"(?:([IWEDT]) )?"
 _PREFIX = re.compile(_STAMP + _LEVEL)
 _OURS = re.compile(
     rb"(?:slot|srv|que|res|spec|cmn|mtmd|clip) +[\w~():]+ ?: "  # the server's own: a module and a function
-    rb"|(?:~?[A-Za-z]\w*_\w+|main|load|print_info|~Server|init|Device \d+|decode|build|system[ _]info)(?:\(\))?: "
+    rb"|(?:~?[A-Za-z]\w*_\w+|main|load|~Server|init|Device \d+|decode|warmup|build|system[ _]info)(?:\(\))?: "
     rb"|(?:warning|error): (?=no usable GPU|invalid argument|error while|unknown argument|Insufficient Memory \()"
     rb"|error: (?=--model is required|invalid parameter for argument|either --embedding|the supplied chat template"
     rb"|failed to (?:get|download|fetch) )|(?:\S*/)?llama-server: error while loading shared libraries: "
@@ -85,6 +85,7 @@ _OURS = re.compile(
     rb"| *current device: -?\d+, in function |terminate called after throwing"
     rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
+    rb"|(?:image|audio)(?: slice|/slice)? (?:en|de)coded\b"
     rb"|build: \d+ \(|couldn't bind to server socket: |llama server listening|HTTP server"
     rb"|slot \d+ (?:is processing \[|released \(|: )"
 )

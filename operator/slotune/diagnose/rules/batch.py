@@ -13,6 +13,7 @@ from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import contention, settings, work
 from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW
+from slotune.diagnose.rules.media import MEDIA_TAKES_LONG, media_takes_long
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.whole_inputs import INPUT_LARGER_THAN_BATCH, input_larger_than_batch
 from slotune.diagnose.symptoms import Symptoms
@@ -67,6 +68,7 @@ ENTRIES: Final = (
     PREFILL_BOUND,
     *contention.ENTRIES,
     INPUT_LARGER_THAN_BATCH,
+    MEDIA_TAKES_LONG,
 )
 
 USUAL_PIECE: Final = 512
@@ -207,4 +209,5 @@ RULES: Final = (
     Rule(NEIGHBOURS_STALL.id, Item.BATCH, _neighbours_stall),
     *contention.RULES,
     Rule(INPUT_LARGER_THAN_BATCH.id, Item.BATCH, input_larger_than_batch),
+    Rule(MEDIA_TAKES_LONG.id, Item.BATCH, media_takes_long),
 )

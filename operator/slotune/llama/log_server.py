@@ -74,7 +74,7 @@ class ServerLog:
         self._starts = 0
         self._lines = 0
         self._restarted, self._requests_before = False, 0
-        self._earlier: tuple[Failure | None, Line | None] = (None, None)
+        self._earlier: tuple[Failure | None, Line | None, int | None] = (None, None, None)
         self.size_bytes = 0
         self.ours = 0
         """Lines that llama-server wrote."""
@@ -138,7 +138,7 @@ class ServerLog:
         """Forget what an earlier start was, but not how it ended."""
         failure, line = self._failure()
         if failure is not None:
-            self._earlier = failure, line
+            self._earlier = failure, line, self._starts
         self._was_mixed = self._was_mixed or self._since.mixed
         timings = self._since.totals.timings()
         self._restarted, self._requests_before = True, self._requests_before + (timings.requests if timings else 0)
@@ -253,6 +253,7 @@ class ServerLog:
             loaded_s=since.loaded_s if self._starts else None,
             earlier_failure=self._earlier[0],
             earlier_failure_line=self._earlier[1],
+            earlier_failure_start=self._earlier[2],
             server_lines=self._of_server,
             engine_lines=self._of_engine,
             notes=notes_on(is_old=since.old, is_fork=is_fork, unreadable=since.totals.unreadable),

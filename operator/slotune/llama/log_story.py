@@ -244,6 +244,8 @@ class LogStory:
     earlier_failure: Failure | None = None
     """How the process before the last start ended, when the log holds it and it did not end well."""
     earlier_failure_line: Line | None = None
+    earlier_failure_start: int | None = None
+    """Which start of the log it was that ended so, from 1; None where that is not known."""
 
     server_lines: int = 0
     """Lines that only llama-server writes."""

@@ -94,6 +94,12 @@ def test_a_server_that_came_up_again_says_what_ended_the_one_before() -> None:
     assert "-ub" in (full.first or "")
 
 
+def test_an_end_that_was_followed_by_starts_without_one_is_not_called_the_last() -> None:
+    got = found(health.RULES, "SLT111", of(log=read(ENDS["assertion"] + 3 * UP)), Severity.INFO)
+    assert "it was started 4 times in this log, and start 1 ended: llama-server stopped itself" in got.sentence
+    assert got.evidence[0].line == 6
+
+
 def test_a_pod_that_was_restarted_has_one_finding_for_it() -> None:
     symptoms = of(log=read(ENDS["assertion"]), pod=pod(restarts=1, last_exit=("Error", 134), ready=True))
     assert [one.id for one in findings(symptoms) if one.id in ("SLT111", "SLT114")] == ["SLT111"]

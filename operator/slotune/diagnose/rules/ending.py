@@ -107,11 +107,15 @@ def _started_again(log: LogStory, *, is_memory: bool) -> Finding:
             Severity.WARNING if is_memory else Severity.INFO,
             Confidence.POSSIBLE,
         )
-    sentence = in_flags(earlier.sentence)
+    sentence, number = in_flags(earlier.sentence), log.earlier_failure_start
+    is_last = number is None or number >= log.starts - 1
+    when = "the last time after it ended" if is_last else f"and start {number} ended"
     return Finding(
         RESTARTING,
-        f"it was started {log.starts} times in this log, the last time after it ended: {sentence}",
+        f"it was started {log.starts} times in this log, {when}: {sentence}",
         (quoted_end(earlier, log.earlier_failure_line), starts),
+        # What came behind it went on without that, and says nothing of how it ended.
+        Severity.WARNING if is_last else Severity.INFO,
         first=_cure(earlier),
     )
 

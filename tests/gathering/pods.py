@@ -78,3 +78,19 @@ def event(reason: str, message: str, at: str = "2026-03-02T13:00:00Z", **changes
         "lastTimestamp": at,
         "count": 1,
     } | changes
+
+
+def llama_deployment(name: str, **spec: Any) -> dict[str, Any]:
+    """A LlamaDeployment that owes 12 tokens/s, and a first token within 1.5 s."""
+    return {
+        "apiVersion": "slotune.dev/v1alpha1",
+        "kind": "LlamaDeployment",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "slo": {"ttftP95": "1500ms", "tokensPerSecondPerUser": "12"},
+            "workload": {"ref": {"name": "traffic"}},
+            "models": [{"name": "q4", "path": "/models/a.gguf"}],
+            "gpuClasses": [{"name": "l4"}],
+        }
+        | spec,
+    }

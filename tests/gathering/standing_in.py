@@ -14,7 +14,20 @@ from slotune.llama.engine import find_engine
 from slotune.llama.flags import to_args
 from slotune.sandbox.process import HOST, LlamaProcess, new_alias
 
-__all__ = ["METRICS", "MODELS", "PARAMS", "PROPS", "SECRET", "SILENCE", "SLOTS", "engine", "page", "said", "stand_in"]
+__all__ = [
+    "METRICS",
+    "MODELS",
+    "PARAMS",
+    "PROPS",
+    "SECRET",
+    "SILENCE",
+    "SLOTS",
+    "answered",
+    "engine",
+    "page",
+    "said",
+    "stand_in",
+]
 
 SECRET = "the patient's name"
 """In every place where a server may show what it was asked."""
@@ -77,6 +90,12 @@ METRICS: dict[str, object] = {
     "requests_processing": 1,
     "requests_deferred": 3,
 }
+
+
+def answered(status: str, head: str = "", body: bytes = b"<html>no</html>") -> Script:
+    """An answer as proxies give it, with more lines in its head."""
+    lines = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+    return [(0.0, lines.encode() + body)]
 
 
 def said(body: object, status: str = "200 OK") -> Script:

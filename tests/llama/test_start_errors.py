@@ -10,6 +10,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.failures import FailureClass
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
+from tests.diagnose.rules.building import ask
 
 BUILD = "build: 6397 (cd08fc3e) with cc for x86_64-linux-gnu\n"
 LOADING = BUILD + "main: loading model\nsrv    load_model: loading model '/models/m.gguf'\n"
@@ -172,6 +173,33 @@ def test_a_server_that_does_not_start_says_why(text: str, want: FailureClass, li
 
     found = [said for one in RULES if isinstance(said := one.check(Symptoms("server.log", log=story)), Finding)]
     assert any(line in evidence.text for said in found for evidence in said.evidence), "the finding quotes the line"
+
+
+CUDA_END = """\
+CUDA error: {}
+  current device: 0, in function ggml_backend_cuda_synchronize at /app/ggml/src/ggml-cuda/ggml-cuda.cu:2508
+  cudaStreamSynchronize(cuda_ctx->stream())
+/app/ggml/src/ggml-cuda/ggml-cuda.cu:96: CUDA error
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        ("unspecified launch failure", "Try the newest build"),
+        ("an illegal memory access was encountered", "Try the newest build"),
+        ("no kernel image is available for execution on the device", "Take an image that was built for its generation"),
+        ("uncorrectable ECC error encountered", "Check nvidia-smi, and dmesg for Xid"),
+        ("unknown error", "Check nvidia-smi, and dmesg for Xid"),
+        ("CUDA-capable device(s) is/are busy or unavailable", "Check nvidia-smi, and dmesg for Xid"),
+    ],
+)
+def test_an_error_of_the_gpu_is_told_with_its_line_and_a_cure(error: str, cure: str) -> None:
+    up = LOADING + "main: model loaded\nslot launch_slot_: id  0 | task 4 | processing task\n"
+    said = ask(RULES, "SLT114", Symptoms("server.log", log=read(up + CUDA_END.format(error))))
+    assert isinstance(said, Finding)
+    assert f"CUDA error: {error}" in said.evidence[0].text
+    assert (said.first or "").startswith(cure)
 
 
 def test_errors_of_a_start_are_heard_behind_the_time_and_level_of_other_builds() -> None:

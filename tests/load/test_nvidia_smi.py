@@ -402,9 +402,21 @@ def test_one_sensor_that_is_not_there_is_no_broken_device() -> None:
     ],
 )
 def test_a_lost_gpu_is_no_foreign_text(said: str) -> None:
-    with pytest.raises(ForeignOutputError, match=r"Unable to determine.*reboot the machine"):
-        parse_nvidia_smi(said + "\n")
+    alone = parse_nvidia_smi(said + "\n")
+    assert alone.broken == (("nvidia-smi", said),)
+    assert alone.lines == (said,)
     assert parse_nvidia_smi(said + "\n" + full()).broken == (("nvidia-smi", said),), "the others are still reported"
+
+
+def test_what_the_kernel_said_of_a_card_is_read_beside_a_report_and_alone() -> None:
+    fell = "[81733.2] NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    for text in (fell, fell * 3, full() + fell):
+        (event,) = parse_nvidia_smi(text).xids
+        assert (event.device, event.number, event.what) == ("0000:65:00", 79, "it has fallen off the bus")
+        assert event.line.startswith("NVRM: Xid (PCI:0000:65:00): 79,")
+    program = "Dec 23 23:30:56 host kernel: NVRM: Xid (0000:01:00): 31, Ch 00000010, MMU Fault\n"
+    (event,) = parse_nvidia_smi(program).xids
+    assert (event.device, event.number, event.what, event.cure) == ("0000:01:00", 31, None, None)
 
 
 def test_a_report_that_ends_in_the_middle_says_so() -> None:

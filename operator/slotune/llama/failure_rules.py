@@ -22,6 +22,7 @@ _GPU_FULL = (
     r"|UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|(?:what\(\)|decode\(\) failed): [^\n]*ErrorOutOfDeviceMemory"
 )
 """Each back end's words. Vulkan says ErrorOutOfDeviceMemory also of pinned memory that it goes on without."""
+_GPU_ERROR: Final = r"(?:CUDA|ROCm|HIP|MUSA) error: "
 KV_CURE = "lower contextSizePerSlot or parallelSlots, or take a smaller cacheTypeK and cacheTypeV"
 _COMPUTE_CURE = "lower uBatchSize"
 _WEIGHTS_CURE = "offer a smaller model variant, or a GPU class with more memory"
@@ -231,6 +232,29 @@ RULES: Final = (
         None,
         "the driver gave the GPU up while it computed ({0}), as it does when a step takes too long or hangs: lower "
         "uBatchSize, and update the driver",
+    ),
+    _rule(
+        rf"{_GPU_ERROR}(no kernel image is available[^\n]*|device kernel image is invalid|invalid device function)",
+        FailureClass.CRASHED,
+        "--engine",
+        "this build has no kernels for this GPU ({0}): take an image that was built for its generation, or a newer one",
+    ),
+    _rule(
+        rf"{_GPU_ERROR}(uncorrectable (?:ECC|NVLink) error[^\n]*|unknown error|no \S+-capable device[^\n]*"
+        r"|[^\n]*busy or unavailable|[^\n]*device (?:is )?lost)",
+        FailureClass.CRASHED,
+        None,
+        "the GPU failed or was taken away while the server ran ({0}): check nvidia-smi, and dmesg for Xid; then reset "
+        "the GPU or reboot",
+    ),
+    _rule(
+        rf"{_GPU_ERROR}(unspecified launch failure|an illegal (?:memory access|instruction) was encountered"
+        r"|misaligned address|device-side assert triggered|the launch timed out and was terminated"
+        r"|hardware stack error)",
+        FailureClass.CRASHED,
+        None,
+        "a computation failed on the GPU ({0}), by a fault of the build, of the driver or of the card: try the newest "
+        "build, and look for Xid in dmesg (13 and 31 are mostly a program's fault, 48 and 79 the card's)",
     ),
     _rule(
         r"(GGML_ASSERT[(:][^\n]*|GGML_ABORT[^\n]*|(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [^\n]*)",

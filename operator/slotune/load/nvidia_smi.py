@@ -18,6 +18,7 @@ from slotune.load.device_facts import CLOCK_REASONS, DeviceFacts, Reading, facts
 from slotune.load.smi_csv import csv_looks
 from slotune.load.smi_foreign import LOST_LINE, foreign_word, line_around
 from slotune.load.smi_forms import SmiDevice, full_looks, table_looks
+from slotune.load.xid_events import XidEvent, xid_events
 
 __all__ = ["DeviceSnapshot", "ForeignOutputError", "parse_nvidia_smi"]
 
@@ -26,6 +27,7 @@ MIB: Final = 2**20
 _BITS: Final = {name: bit for bit, name in CLOCK_REASONS.items()}
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_UNNAMED: Final = "unknown"
 _PROTECTS: Final = re.compile(r"Slowdown$")
 _SERVER: Final = re.compile(r"llama-server|(?:^|[/\\])llama(?:\.exe)?$")
 
@@ -54,6 +56,8 @@ class DeviceSnapshot(DeviceFacts):
     """Of several devices those alone that anything slowed for their protection; None of one, and where none was."""
     broken: tuple[tuple[str, str], ...] = ()
     """(which device, what is said instead of its values) of those that did not answer at the last look."""
+    xids: tuple[XidEvent, ...] = ()
+    """What the kernel said of devices that failed, where somebody brought that too."""
 
 
 def parse_nvidia_smi(text: str) -> DeviceSnapshot:
@@ -68,9 +72,9 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
     else:
         looks = csv_looks(text)
     looks = [look for look in looks if look]
-    facts = facts_of([[_told(device) for device in look] for look in looks])
+    facts, xids = facts_of([[_told(device) for device in look] for look in looks]), xid_events(text)
     if facts is None:
-        raise ForeignOutputError(foreign_word(text))
+        return _of_the_lost(text, xids)
     last = looks[-1]
     broken = [(_name(device, len(last) > 1), device.broken) for device in last if device.broken is not None]
     if not broken and (line := _lost_line(text)) is not None:
@@ -87,7 +91,18 @@ def parse_nvidia_smi(text: str) -> DeviceSnapshot:
         lines=(*(_line(device, len(last) > 1) for device in last), *_cut(last)),
         slowed=_slowed(looks, facts),
         broken=tuple(broken),
+        xids=xids,
     )
+
+
+def _of_the_lost(text: str, xids: tuple[XidEvent, ...]) -> DeviceSnapshot:
+    """Of a text that has no device, but says of one that it is gone."""
+    line = _lost_line(text)
+    if line is None and not xids:
+        raise ForeignOutputError(foreign_word(text))
+    broken = () if line is None else (("nvidia-smi", line),)
+    lines = (*(said for _, said in broken), *(event.line for event in xids))
+    return DeviceSnapshot(_UNNAMED, 0, lines=lines, broken=broken, xids=xids)
 
 
 def _without_margin(text: str) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Confidence, Severity, Undecided
+from slotune.diagnose.finding import Confidence, Severity
 from slotune.diagnose.rules.device import RULES
 from slotune.diagnose.symptoms import GPUFacts
 from slotune.llama.log_story import Topic
 from slotune.llama.server_answers import ModelMeta
 from slotune.load.device_facts import DeviceFacts, Spread
-from slotune.load.nvidia_smi import DeviceSnapshot
-from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, pod, probe, server
+from slotune.load.nvidia_smi import DeviceSnapshot, parse_nvidia_smi
+from tests.diagnose.rules.building import NOTHING, found, is_clear, is_undecided, log, of, pod, probe, server
 
 MIB = 2**20
 
@@ -104,7 +104,48 @@ def test_of_several_gpus_the_slowed_one_is_named() -> None:
     assert got.sentence == "the device GPU 1 of 2 x NVIDIA L4 is slowed by HwThermalSlowdown at up to 91 °C"
 
 
-def test_a_gpu_that_does_not_answer_leaves_the_rule_undecided_in_its_words() -> None:
-    said = ask(RULES, "SLT085", of(device=read(knows_clock_reasons=True, broken=(("NVIDIA L4", "ERR!"),))))
-    assert isinstance(said, Undecided)
-    assert "ERR!" in said.needs
+# SLT087
+
+
+def test_a_gpu_that_does_not_answer_is_found_with_what_to_do() -> None:
+    device = read(knows_clock_reasons=True, broken=(("NVIDIA L4", "ERR!"),), lines=("NVIDIA L4: does not answer",))
+    said = found(RULES, "SLT087", of(device=device), Severity.CRITICAL)
+    assert said.sentence == "a GPU does not answer the driver: 'ERR!' stands for the values of NVIDIA L4"
+    assert said.evidence[0].text == "NVIDIA L4: ERR!"
+    assert is_clear(RULES, "SLT085", of(device=device)), "it is told once"
+
+
+def test_of_several_gpus_with_a_server_on_them_a_lost_one_may_be_anothers() -> None:
+    lines = ("GPU 0, NVIDIA L4: 900 MiB used", "GPU 1, NVIDIA L4: does not answer its driver (GPU is lost)")
+    device = read(broken=(("GPU 1, NVIDIA L4", "GPU is lost"),), lines=lines, shows_server=True)
+    assert found(RULES, "SLT087", of(device=device)).confidence is Confidence.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "cure"),
+    [
+        ("NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.", "fallen off the bus (Xid 79)", "Reboot"),
+        ("NVRM: Xid (PCI:0000:65:00): 48, DBE (double bit error)", "can't be corrected (Xid 48)", "Drain it"),
+        ("NVRM: Xid (PCI:0000:65:00): 119, Timeout after 6s of waiting for RPC", "not answer (Xid 119)", "Drain it"),
+    ],
+    ids=["off the bus", "memory", "firmware"],
+)
+def test_what_the_kernel_says_of_a_failed_card_is_found_with_its_cure(text: str, says: str, cure: str) -> None:
+    said = found(RULES, "SLT087", of(device=parse_nvidia_smi(f"[17.2] {text}\n")), Severity.CRITICAL)
+    assert says in said.sentence
+    assert said.first is not None
+    assert said.first.startswith(cure)
+    assert said.evidence[0].text == text
+
+
+def test_a_program_that_the_driver_stopped_is_no_lost_card() -> None:
+    device = parse_nvidia_smi("NVRM: Xid (PCI:0000:65:00): 31, pid=7, Ch 00000010, MMU Fault\n")
+    assert "mostly a program's fault" in found(RULES, "SLT087", of(device=device), Severity.INFO).sentence
+
+
+def test_a_gpu_that_answers_is_not_lost_and_unseen_ones_are_not_known() -> None:
+    assert is_clear(RULES, "SLT087", of(device=read()))
+    assert is_clear(RULES, "SLT087", of(device=watched()))
+    assert is_clear(RULES, "SLT087", of(pod=pod()))
+    assert is_undecided(RULES, "SLT087", NOTHING)
+    assert is_undecided(RULES, "SLT087", of(pod=pod(gpus=1)))

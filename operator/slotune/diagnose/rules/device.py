@@ -13,6 +13,7 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.decode import is_above_roofline
 from slotune.diagnose.rules.layers import spilled_layers
+from slotune.diagnose.rules.lost import GPU_LOST, gpu_lost
 from slotune.diagnose.rules.placement import Backend, backend_of, gpu_given
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
@@ -58,7 +59,7 @@ def _gpu_throttled(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if fault is not None:
         return Finding(GPU_THROTTLED, _slowdown(facts), _evidence(symptoms, facts), first=_cure(fault[1]))
     if isinstance(facts, DeviceSnapshot) and facts.broken:
-        return Undecided(_answers(facts))
+        return Clear(f"what does not answer is told as {GPU_LOST.id}")
     if isinstance(facts, DeviceSnapshot) and not facts.knows_clock_reasons:
         return Undecided(NEEDS_DEVICE)
     if any(name == "HwSlowdown" for name, _ in facts.clock_reasons):
@@ -79,12 +80,6 @@ def _unwatched(symptoms: Symptoms) -> Clear | Undecided:
     if symptoms.pod is not None and gpu_given(symptoms) is None:
         return Clear("the pod asks for no GPU")
     return Undecided(NEEDS_DEVICE)
-
-
-def _answers(facts: DeviceSnapshot) -> str:
-    """What to do about devices of which nothing can be read."""
-    which, said = facts.broken[0]
-    return f"a GPU that answers: {which} says {said!r} for its values (look for Xid in dmesg, reset it or reboot)"
 
 
 def _slowdown(facts: DeviceFacts) -> str:
@@ -150,9 +145,10 @@ def _harm(symptoms: Symptoms, facts: DeviceFacts) -> str | None:
     return "a token takes longer than the GPU needs for it" if is_above_roofline(symptoms) else None
 
 
-ENTRIES: Final = (GPU_THROTTLED, GPU_SHARED)
+ENTRIES: Final = (GPU_THROTTLED, GPU_SHARED, GPU_LOST)
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(GPU_THROTTLED.id, Item.DEVICE, _gpu_throttled),
     Rule(GPU_SHARED.id, Item.DEVICE, _gpu_shared),
+    Rule(GPU_LOST.id, Item.DEVICE, gpu_lost),
 )

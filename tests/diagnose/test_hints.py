@@ -132,7 +132,7 @@ def test_other_weights_and_kv_types_are_not_compared_since_their_order_is_not_ou
     assert lossy not in hints(searched(lossy, replace(lossy, parallel_slots=2)), [result(QUEUE)])
 
 
-def test_a_miss_at_a_rate_that_is_faster_than_what_is_asked_by_now_says_nothing() -> None:
+def test_no_finding_counts_of_a_rate_that_is_faster_than_what_is_asked_by_now() -> None:
     alike = with_slots(8, batch_size=512)
     fast = result(QUEUE)
     elsewhere = replace(with_slots(1), variant="Q8_0")
@@ -155,6 +155,47 @@ def test_a_measurement_at_fault_says_nothing() -> None:
 
 def test_a_miss_without_a_known_cause_says_nothing() -> None:
     assert hints(searched(with_slots(4)), [result(parts(0.1, 0.4), p95=0.9)]) == {}
+
+
+def held(slots: int, requests: int, *, rate: float = 3.0, violations: int = 10, **settings: object) -> TrialResult:
+    """A miss without a known cause that was stopped after so many requests."""
+    late = result(parts(0.1, 0.4), p95=0.9)
+    verdict = replace(late.verdict, requests=requests, violations=violations)
+    return replace(late, verdict=verdict, trial=replace(late.trial, candidate=with_slots(slots, **settings), rate=rate))
+
+
+def test_who_held_out_longer_at_a_faster_rate_comes_first_at_the_next_slower_one() -> None:
+    asked = searched(with_slots(16), with_slots(4))
+    missed = [held(4, 120), held(16, 40), held(8, 80)]
+    assert in_order(hints(asked, missed), with_slots(4), with_slots(8), with_slots(16))
+    slower = [*missed, held(8, 200, rate=2.0)]
+    assert in_order(hints(asked, slower), with_slots(8), with_slots(4), with_slots(16))
+
+
+def test_how_long_a_trial_held_out_is_counted_in_requests_for_each_that_broke_the_promise() -> None:
+    """Those with more runs may see more violations before they are stopped."""
+    asked = searched(with_slots(16), with_slots(4))
+    assert in_order(hints(asked, [held(16, 60, violations=20), held(4, 50)]), with_slots(4), with_slots(16))
+
+
+def test_who_was_never_asked_goes_with_the_one_that_it_is_most_like() -> None:
+    like_few, like_many = with_slots(4, batch_size=512), with_slots(16, batch_size=512)
+    asked = searched(with_slots(16), with_slots(4), like_many, like_few)
+    assert in_order(hints(asked, [held(4, 120), held(16, 40)]), like_few, like_many)
+
+
+def test_what_was_found_goes_before_how_long_others_held_out() -> None:
+    more, fewer = with_slots(16), with_slots(4)
+    queued = replace(result(QUEUE), trial=replace(result(QUEUE).trial, rate=3.0))
+    faster = [held(4, 120, rate=6.0), held(16, 40, rate=6.0)]
+    assert in_order(hints(searched(more, fewer), [*faster, queued]), more, fewer)
+
+
+def test_a_server_that_hung_held_out_for_nobody_knows_how_long() -> None:
+    hung = replace(held(4, 120), failure=FailureClass.WEDGED)
+    assert not in_order(
+        hints(searched(with_slots(4), with_slots(16)), [held(16, 40), hung]), hung.trial.candidate, with_slots(16)
+    )
 
 
 def test_asked_twice_it_says_the_same() -> None:
@@ -203,11 +244,34 @@ def reversed_hints(problem: Problem, results: Sequence[TrialResult]) -> Preferen
     return {candidate: -place for candidate, place in hints(problem, results).items()}
 
 
-def test_a_simulated_search_among_equals_takes_fewer_trials_with_hints_and_answers_the_same() -> None:
+def prompts_alone(rate: float) -> Problem:
+    """Prompts that share nothing, at several servers: what is asked at a slower rate missed at faster ones before."""
+    base = space_384(shared_prefix_tokens=0)
+    today = replace(base.baseline, variant="Q8_0", cache_prompt=True, parallel_slots=8)
+    varied = itertools.product((1, 2, 4, 8, 16, 32), (512, 1024, 2048, 4096))
+    return replace(
+        base,
+        promise=Promise(ttft_s=0.8),
+        demand=replace(base.demand, peak_rate=rate),
+        baseline=today,
+        candidates=tuple(replace(today, parallel_slots=slots, batch_size=batch) for slots, batch in varied),
+        pruned=(),
+        memory_bytes={},
+    )
+
+
+@pytest.mark.parametrize(
+    "searches",
+    [(conversations(10), conversations(30)), (prompts_alone(2.0), prompts_alone(4.0))],
+    ids=["beginnings that are shared", "prompts alone"],
+)
+def test_a_simulated_search_among_equals_takes_fewer_trials_with_hints_and_answers_the_same(
+    searches: tuple[Problem, ...],
+) -> None:
     spent = []
-    for groups in (10, 30):
+    for searched_in in searches:
         (plain, without), (hinted, with_hints), (_, turned) = (
-            lived(conversations(groups), way) for way in (unhinted, hints, reversed_hints)
+            lived(searched_in, way) for way in (unhinted, hints, reversed_hints)
         )
         assert plain.choice is not None
         assert hinted.choice is not None

@@ -6,19 +6,23 @@ An order among equals is all that it is. The search looks at it after cost, know
 A trial that missed makes it likely that others miss for the same reason: those that are most like it and move none of
 the settings that its findings name. Before them come those that move one, the first named first: more slots where
 requests stood in a queue, fewer where they waited in the batch. Those that move it the other way come last. All else
-stays as it is, most capacity first. Why not by how narrowly trials missed: a miss is cut short at the violation that
-decides it, so nearly all look alike.
+stays as it is, most capacity first. A finding counts where the rate was no faster than what is asked by now. At a
+faster one most candidates miss, the best of them among the first.
 
-A miss counts where its rate was no faster than what is asked by now. At a faster one most candidates miss, the best of
-them among the first.
+In one place those come first that held out longest: at the slowest rate at which they missed, or else the one that they
+are most like, more requests came before as many broke the promise. A miss is cut short at the violation that decides
+it, so the share of violations at its end is near what may be; how soon it came is not. Here faster rates count as well:
+what missed there by little is asked first at the next slower one. Why not before the findings: few violations decide a
+short trial, and then luck says how soon they come.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from slotune.diagnose.checkup import FAILING
 from slotune.diagnose.entry import Item
@@ -28,6 +32,7 @@ from slotune.llama.candidate import Candidate
 from slotune.llama.failures import FailureClass
 from slotune.llama.kv_types import bytes_per_element
 from slotune.search.drift import without_drifted
+from slotune.search.options import NO_PREFERENCE
 from slotune.search.problem import Problem
 from slotune.search.standing import same_rate
 from slotune.search.trial import Purpose, TrialResult
@@ -106,6 +111,22 @@ class _Miss:
     """Of the candidate's fields, in their order."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """How long a candidate held out at the slowest rate at which it missed."""
+
+    candidate: Candidate
+    rate: float
+    """Requests/s."""
+    requests: float
+    """That were judged for each that broke the promise."""
+    values: tuple[Any, ...]
+    """As of :class:`_Miss`."""
+
+
+_Tried = TypeVar("_Tried", _Miss, _Held)
+
+
 def hints(problem: Problem, results: Sequence[TrialResult]) -> Mapping[Candidate, int]:
     """Candidate to its place among equals, the least first; who is not named has 0: nothing speaks for or against it.
 
@@ -113,18 +134,26 @@ def hints(problem: Problem, results: Sequence[TrialResult]) -> Mapping[Candidate
         problem: the search.
         results: everything that was measured for it, oldest first.
     """
-    misses = _misses(problem, results)
-    places = {candidate: _place(problem, candidate, misses) for candidate in problem.candidates} if misses else {}
-    return MappingProxyType({candidate: place for candidate, place in places.items() if place})
+    loads = _loads(problem, results)
+    misses, held = _misses(problem, loads), _held(loads)
+    if not misses and not held:
+        return NO_PREFERENCE
+    keys = {one: (_place(problem, one, misses), -_requests_held(one, held)) for one in problem.candidates}
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
+    return MappingProxyType({one: ranks[key] for one, key in keys.items() if ranks[key]})
 
 
-def _misses(problem: Problem, results: Sequence[TrialResult]) -> list[_Miss]:
-    """What missed at a rate that is no faster than what is asked by now, the newest first."""
-    loads = [
+def _loads(problem: Problem, results: Sequence[TrialResult]) -> list[TrialResult]:
+    """What was held against the promise at a full load, oldest first."""
+    return [
         result
         for result in without_drifted(problem, results)
         if result.trial.purpose.puts_load and result.trial.purpose not in {Purpose.FINALIST, Purpose.PARTIAL}
     ]
+
+
+def _misses(problem: Problem, loads: Sequence[TrialResult]) -> list[_Miss]:
+    """What missed at a rate that is no faster than what is asked by now, the newest first."""
     asked: dict[str, float] = {}
     for result in loads:
         if result.trial.purpose is Purpose.SEARCH:
@@ -134,12 +163,35 @@ def _misses(problem: Problem, results: Sequence[TrialResult]) -> list[_Miss]:
     for result in reversed(loads):
         candidate, rate = result.trial.candidate, result.trial.rate
         now = asked.get(candidate.gpu_class, problem.demand.peak_rate)
-        missed = result.verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
-        if missed and candidate not in found and (rate <= now or same_rate(rate, now)):
+        if _missed(result) and candidate not in found and (rate <= now or same_rate(rate, now)):
             found[candidate] = _Miss(candidate, _ways(problem, result), _values(candidate))
         if len(found) == MOST_MISSES:
             break
     return list(found.values())
+
+
+def _missed(result: TrialResult) -> bool:
+    return result.verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
+
+
+def _held(loads: Sequence[TrialResult]) -> Mapping[Candidate, _Held]:
+    """Of each candidate that missed under load, those that did so last first."""
+    found: dict[Candidate, _Held] = {}
+    for result in reversed(loads):
+        candidate, rate, verdict = result.trial.candidate, result.trial.rate, result.verdict
+        if not _missed(result) or result.failure is not None or not verdict.violations:
+            continue
+        if candidate not in found or rate < found[candidate].rate:
+            found[candidate] = _Held(candidate, rate, verdict.requests / verdict.violations, _values(candidate))
+    return found
+
+
+def _requests_held(candidate: Candidate, held: Mapping[Candidate, _Held]) -> float:
+    """Its own; of one that was never asked those of the one that it is most like, of several the newest."""
+    if candidate in held:
+        return held[candidate].requests
+    like = _most_like(candidate, tuple(held.values())[:MOST_MISSES])
+    return math.inf if like is None else like.requests
 
 
 def _ways(problem: Problem, result: TrialResult) -> Mapping[str, bool]:
@@ -165,12 +217,8 @@ def _of_host(result: TrialResult) -> tuple[str, ...]:
 
 def _place(problem: Problem, candidate: Candidate, misses: Sequence[_Miss]) -> int:
     """Held against the miss that it is most like; of several the newest."""
-    values = _values(candidate)
-    others = [miss for miss in misses if miss.candidate != candidate and _are_comparable(miss.candidate, candidate)]
-    if not others:
-        return 0
-    like = min(others, key=lambda miss: sum(one != two for one, two in zip(values, miss.values, strict=True)))
-    if not like.ways:
+    like = _most_like(candidate, misses)
+    if like is None or not like.ways:
         return 0
     for place, (field, less) in enumerate(like.ways.items()):
         if getattr(like.candidate, field) != getattr(candidate, field):
@@ -178,6 +226,13 @@ def _place(problem: Problem, candidate: Candidate, misses: Sequence[_Miss]) -> i
             right = before is None or after is None or (after < before) == less
             return place if right else _WRONG_WAY
     return _ALIKE
+
+
+def _most_like(candidate: Candidate, tried: Sequence[_Tried]) -> _Tried | None:
+    """The first of those that differ from it in the fewest settings; None where none is to be compared with it."""
+    values = _values(candidate)
+    others = [one for one in tried if one.candidate != candidate and _are_comparable(one.candidate, candidate)]
+    return min(others, key=lambda one: sum(a != b for a, b in zip(values, one.values, strict=True)), default=None)
 
 
 def _are_comparable(tried: Candidate, candidate: Candidate) -> bool:

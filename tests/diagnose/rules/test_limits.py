@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.log_story import Line, Seen, Topic
 from slotune.llama.server_answers import ModelMeta
+from slotune.load.nvidia_smi import DeviceSnapshot
 from slotune.load.process_memory import MemoryLook
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import SLOWEST, ask, log, metrics, of, pod, probe, queueing, server, timings
@@ -166,6 +168,69 @@ def silent(seconds: float) -> Symptoms:
     return of(server=look, log=log(build=11549))
 
 
+def scraped(seconds: float) -> Symptoms:
+    """By somebody who waited so long for /metrics of a build that answers between two decodes."""
+    return of(server=server(metrics_s=seconds), log=log(build=10428))
+
+
+def kept_on_cpu(share: float) -> Symptoms:
+    """Of the weights beside a GPU, with a build that is slow with weights on the CPU."""
+    facts = {"model_buffers": {"CUDA0": round(4e9 * (1 - share)), "CPU_Mapped": round(4e9 * share)}}
+    return of(log=log(facts=facts, build=10430))
+
+
+def moved_experts(share: float) -> Symptoms:
+    whole = 20_000 * MIB
+    buffers = {"CUDA0": round(whole * (1 - share)), "CPU_Mapped": round(whole * share)}
+    facts = {"model_buffers": buffers, "kv_buffers": {"CUDA0": MIB}, "layers_offloaded": 33, "layers": 33}
+    return of(log=log(facts=facts | {"experts": 64}))
+
+
+def held_by_gpu(mib: float, weights_mib: int = 4000) -> Symptoms:
+    model = ModelMeta("m", size_bytes=weights_mib * MIB)
+    device = DeviceSnapshot("NVIDIA L4", 1, memory_used_bytes=round(mib * MIB))
+    return of(server=server(model=model), device=device)
+
+
+def embeddings_on_host(share: float) -> Symptoms:
+    buffers = {"CUDA0": round(4e9 * (1 - share)), "CPU_Mapped": round(4e9 * share)}
+    return of(log=log(facts={"model_buffers": buffers, "layers_offloaded": 33, "layers": 33}))
+
+
+def mapped(
+    resident: float = 0.0, stalled: float | None = None, refault_mib: float = 0.0, room: float = 0.0
+) -> Symptoms:
+    """4,000 MiB of mapped weights, of which a share is in memory; ten seconds in which it waited for pages."""
+    weights = 4000 * MIB
+    first = MemoryLook(at_s=1000.0, major_faults=0, cpu_s=0.0, refault_bytes=0, mapped_weights_bytes=weights)
+    if resident:
+        return of(host=HostFacts(replace(first, resident_weights_bytes=round(resident * weights))))
+    later = replace(
+        first,
+        at_s=1010.0,
+        major_faults=5000,
+        cpu_s=9.0,
+        refault_bytes=round(10 * refault_mib * MIB),
+        stalled_percent=stalled,
+        limit_bytes=round(weights / room) if room else None,
+    )
+    return of(host=HostFacts(first, later))
+
+
+def late(count: int, requests: int) -> Symptoms:
+    """So many prompts that took longer than the second that is owed, one at a time."""
+    spread = ((500.0, requests - count), (2000.0, count))
+    story = log(requests=timings(requests, most_busy_slots=1, prompt_ms_spread=spread))
+    return of(log=story, promise=Promise(1.0, None))
+
+
+def over(excess: float) -> Symptoms:
+    """Prompts that took so much longer than the second that is owed."""
+    spread = ((1000.0 * (1 + excess), 40),)
+    story = log(requests=timings(40, most_busy_slots=1, prompt_ms_spread=spread))
+    return of(log=story, promise=Promise(1.0, None))
+
+
 Made = Callable[[float], Symptoms]
 LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] = (
     ("one slot at work for half of the time", "SLT095", one_by_one, (0.49, CLEAR), (0.5, INFO)),
@@ -283,6 +348,19 @@ LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] 
     ("two batches without a decode", "SLT110", lambda x: still(x, 40.0), (102.0, UNDECIDED), (102.5, CRITICAL)),
     ("ten minutes at an unknown speed", "SLT110", lambda x: still(x, None), (599.0, UNDECIDED), (600.0, CRITICAL)),
     ("three seconds of silence", "SLT110", silent, (2.95, UNDECIDED), (3.0, CRITICAL)),
+    ("a scrape that waited a second", "SLT090", scraped, (0.98, UNDECIDED), (1.0, INFO)),
+    ("half of the weights on the CPU", "SLT090", kept_on_cpu, (0.49, UNDECIDED), (0.5, WARNING)),
+    ("two fifths of the experts on the host", "SLT002", moved_experts, (0.39, CLEAR), (0.401, WARNING)),
+    ("a GPU that holds a tenth of the weights", "SLT001", held_by_gpu, (395, CRITICAL), (400, UNDECIDED)),
+    ("a GPU that holds a program", "SLT001", lambda x: held_by_gpu(x, 100), (63.5, CRITICAL), (64, UNDECIDED)),
+    ("three restarts that ended well", "SLT111", lambda x: of(pod=pod(restarts=round(x))), (2, INFO), (3, WARNING)),
+    ("more on the host than embeddings", "SLT038", embeddings_on_host, (0.149, CLEAR), (0.152, UNDECIDED)),
+    ("weights that are all in memory", "SLT038", lambda x: mapped(resident=x), (0.94, UNDECIDED), (0.951, CLEAR)),
+    ("a stall of a twentieth", "SLT038", lambda x: mapped(stalled=x), (4.9, INFO), (5.0, WARNING)),
+    ("a megabyte a second read again", "SLT038", lambda x: mapped(refault_mib=x), (0.99, INFO), (1.0, WARNING)),
+    ("weights that fill their room", "SLT038", lambda x: mapped(room=x), (0.945, INFO), (0.955, WARNING)),
+    ("late prompts that are no chance", "SLT024", lambda x: late(round(x), 2), (1, UNDECIDED), (2, WARNING)),
+    ("a time that is over for sure", "SLT024", over, (0.0049, CLEAR), (0.0051, WARNING)),
     ("debug lines", "SLT080", lambda x: of(pod=pod("-lv", f"{x:.0f}")), (4, CLEAR), (5, WARNING)),
 )
 

@@ -49,6 +49,8 @@ class Hot(enum.Enum):
     BEGIN = enum.auto()
     READING = enum.auto()
     """A prompt's first piece is next; a piece was read."""
+    PARTED = enum.auto()
+    """The tokens where a prompt parts from its slot's."""
     MEDIA = enum.auto()
     """A picture or sound was encoded."""
     OLD = enum.auto()
@@ -108,6 +110,7 @@ HOT_WORDS: Final = (
     (Hot.IN_COMMON, re.compile(rb"n_past = \d+, (?:slot\.prompt\.tokens|\S*cache_tokens)\.size\(\) = \d+")),
     (Hot.FORGOTTEN, re.compile(rb"forcing full prompt re-processing")),
     (Hot.ERASED, re.compile(rb"erased invalidated context checkpoint \(.* n_tokens = \d+, ")),
+    (Hot.PARTED, re.compile(rb"\| (?:old|new): \.\.\. ")),
     (Hot.PICK_OLDEST, re.compile(rb"selected slot by LRU, t_last = -?\d")),
     (Hot.PICK, re.compile(rb"selected slot by LCP similarity, (?:f_)?sim_best = [01]\.\d{3} ")),
 )

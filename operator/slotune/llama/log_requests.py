@@ -17,6 +17,7 @@ from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
 from slotune.llama.log_handovers import HandoverTotals
 from slotune.llama.log_media import MediaTotals
 from slotune.llama.log_old_builds import slot_of
+from slotune.llama.log_partings import PartingTotals
 from slotune.llama.log_running import RunningSpeed
 from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
@@ -102,7 +103,7 @@ class RequestTotals:
         self._taken_twice: dict[bytes, int] = {}
         self._begun = self._released = self._unkept = 0
         self._unkept_line: Line | None = None
-        self.forgotten, self.handovers = ForgottenTotals(), HandoverTotals()
+        self.forgotten, self.handovers, self.partings = ForgottenTotals(), HandoverTotals(), PartingTotals()
         self.running, self.media = RunningSpeed(), MediaTotals()
         self.turns = TurnTotals()
         self.took_ms = 0.0
@@ -201,6 +202,8 @@ class RequestTotals:
             self.running.take(number, line)
         elif hot in FORGETTING:
             self.forgotten.take(number, line, hot)
+        elif hot is Hot.PARTED:
+            self.partings.take(number, line)
         elif hot is Hot.DRAFT and (match := _DRAFT.search(line)):
             self._accepted += int(match[1])
             self._drafted += int(match[2])

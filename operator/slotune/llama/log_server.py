@@ -238,6 +238,7 @@ class ServerLog:
             requests=timings,
             running=since.totals.running.story() if timings is None else None,
             forgotten=since.totals.forgotten.story(),
+            partings=since.totals.partings.story(),
             media=since.totals.media.story(),
             handovers=since.totals.handovers.story(),
             failure=failure,

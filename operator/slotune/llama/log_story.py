@@ -14,7 +14,19 @@ from types import MappingProxyType
 from slotune.llama.failures import Failure
 from slotune.llama.log_lines import LogFacts
 
-__all__ = ["LONGEST", "Forgotten", "Line", "LogStory", "Media", "RequestTimings", "Running", "Seen", "Topic", "Turns"]
+__all__ = [
+    "LONGEST",
+    "Forgotten",
+    "Line",
+    "LogStory",
+    "Media",
+    "Partings",
+    "RequestTimings",
+    "Running",
+    "Seen",
+    "Topic",
+    "Turns",
+]
 
 LONGEST = 300
 
@@ -100,6 +112,17 @@ class Forgotten:
     erased_tokens: int = 0
     """Prompt tokens of the longest checkpoint that was thrown away: no prompt lost more than that, and many less."""
     erased_line: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partings:
+    """Prompts that part from what their slot holds."""
+
+    count: int
+    changing: int = 0
+    """Those that part within a time of day, a time stamp or a random id."""
+    line: Line | None = None
+    """The last of these, without the prompt's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +240,8 @@ class LogStory:
     running: Running | None = None
     """What is known of the speed where no request finished; None where one did, and nothing is said."""
     forgotten: Forgotten | None = None
+    partings: Partings | None = None
+    """None unless the server was started with LLAMA_SERVER_SLOTS_DEBUG=1."""
     media: Media | None = None
     """None where no line tells of a picture or of sound."""
     handovers: Seen | None = None

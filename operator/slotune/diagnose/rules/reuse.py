@@ -84,6 +84,10 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
 
 
 def _of_little(symptoms: Symptoms, share: float, tokens: int, seen: Evidence) -> Finding | Clear:
+    if (every_s := _template_changes_every_s(symptoms)) is not None and every_s <= HOURLY_S:
+        return Clear(f"the chat template writes the time: see {TEMPLATE_CHANGES_PREFIX.id}", (seen,))
+    if (changing := reuse_heads.changing_head(symptoms.log, share, seen)) is not None:
+        return changing
     if reuse_slots.takes_turns(symptoms):
         return Clear(f"that conversations take turns would explain it as well: see {SLOTS_FEWER_THAN_PREFIXES.id}")
     head = reuse_heads.common_head(symptoms.log)
@@ -266,6 +270,12 @@ def _template(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if template.clock and every_s is None:
         return Undecided("what time the chat template writes: slotune trial compares two turns")
     return Clear("the chat template writes no time that changes within the hour", (seen,))
+
+
+def _template_changes_every_s(symptoms: Symptoms) -> float | None:
+    """None: never, or not known."""
+    props = None if symptoms.server is None else symptoms.server.props
+    return None if props is None or props.template is None else props.template.changes_every_s
 
 
 RULES: Final = (

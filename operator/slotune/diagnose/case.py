@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slotune.diagnose.rules.waiting import SPARE
 from slotune.llama.model_facts import ModelFacts
 from slotune.load.demand import Demand
 from slotune.load.summary import Attribution
@@ -69,7 +70,7 @@ class Case:
     def has_speed_to_spare(self) -> bool:
         """Whether users get so many tokens/s that more of them could share a step."""
         owed, speed = self.promise.tokens_per_second_per_user, self.speed
-        return owed is None or speed is None or speed >= 1.3 * owed
+        return owed is None or speed is None or speed >= SPARE * owed
 
     @property
     def uncached_tokens_p95(self) -> float:

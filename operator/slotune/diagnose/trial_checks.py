@@ -7,12 +7,15 @@ docs/how-it-measures.md.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from slotune.diagnose.cache import cache_shortfall
 from slotune.diagnose.case import Case
 from slotune.diagnose.counting import counted
 from slotune.diagnose.durations import seconds
 from slotune.diagnose.roofline import usual_step_s
+from slotune.diagnose.rules.contention import CROWDED
+from slotune.diagnose.rules.queue import HALF_IDLE, TWICE
 
 __all__ = [
     "above_roofline",
@@ -34,7 +37,19 @@ __all__ = [
     "unsteady",
 ]
 
-STEADY_NATS = 0.05
+MOST: Final = 0.5
+"""Of the wait of the slowest requests: what takes half of it is what they wait for."""
+IDLE: Final = 0.5
+"""Of the slots: a queue beside fewer at work than this is not for want of slots."""
+FULL: Final = 0.8
+"""Of the slots: so many at work on average are all of them in a burst."""
+FELT_S: Final = 0.1
+"""A pause between two tokens that is shorter is not seen as one."""
+STEPS: Final = 10
+"""Nor is one of fewer tokens at the usual speed."""
+BEYOND: Final = 0.1
+"""Of the prompt tokens: so many more from a cache than are shared are not what rounding makes."""
+STEADY_NATS: Final = 0.05
 """As much as two cold answers to one prompt may differ by rounding."""
 
 
@@ -67,7 +82,7 @@ def one_user_too_slow(case: Case) -> str | None:
 def _queue(case: Case) -> str | None:
     """The opening of every sentence about the queue; None when it isn't what makes requests late."""
     parts = case.parts
-    if parts is None or not case.is_late or parts.queue_s < 0.5 * case.ttft_s:
+    if parts is None or not case.is_late or parts.queue_s < MOST * case.ttft_s:
         return None
     return f"queue {_of(parts.queue_s, case.ttft_s)}"
 
@@ -83,7 +98,7 @@ def static_batch(case: Case) -> str | None:
 def slots_idle_while_queueing(case: Case) -> str | None:
     """A queue although slots are free."""
     queue = _queue(case)
-    if queue is None or case.busy_slots is None or case.busy_slots >= 0.5 * case.slots or case.is_static_batch:
+    if queue is None or case.busy_slots is None or case.busy_slots >= IDLE * case.slots or case.is_static_batch:
         return None
     return (
         f"{queue}, though only {case.busy_slots:.1f} of {case.slots} slots are busy: the server or a proxy serializes"
@@ -95,7 +110,7 @@ def too_few_slots(case: Case) -> str | None:
     queue = _queue(case)
     if queue is None or not case.has_speed_to_spare:
         return None
-    busy = "" if case.busy_slots is None or case.busy_slots < 0.8 * case.slots else ", all busy"
+    busy = "" if case.busy_slots is None or case.busy_slots < FULL * case.slots else ", all busy"
     return f"{queue}: {counted(case.slots, 'slot')}{busy}"
 
 
@@ -116,7 +131,7 @@ def prompt_computed_again(case: Case) -> str | None:
     if parts is None or not case.is_late or not case.is_cache_idle:
         return None
     reading = parts.prefill_s + parts.contention_s
-    if reading < 0.5 * case.ttft_s:
+    if reading < MOST * case.ttft_s:
         return None
     return f"reading prompts {_of(reading, case.ttft_s)}: {_cache_words(case)}"
 
@@ -124,7 +139,7 @@ def prompt_computed_again(case: Case) -> str | None:
 def prefill_bound(case: Case) -> str | None:
     """Reading what no cache can save takes most of the wait."""
     parts = case.parts
-    if parts is None or not case.is_late or parts.prefill_s < 0.5 * case.ttft_s or case.is_cache_idle:
+    if parts is None or not case.is_late or parts.prefill_s < MOST * case.ttft_s or case.is_cache_idle:
         return None
     return f"reading the prompt {_of(parts.prefill_s, case.ttft_s)}, and no shared prefix is left to save"
 
@@ -132,7 +147,7 @@ def prefill_bound(case: Case) -> str | None:
 def contention(case: Case) -> str | None:
     """Prompts that share a step take a good part of the wait."""
     parts = case.parts
-    if parts is None or not case.is_late or parts.contention_s < 0.3 * case.ttft_s:
+    if parts is None or not case.is_late or parts.contention_s < CROWDED * case.ttft_s:
         return None
     return f"waiting for other prompts in the batch {_of(parts.contention_s, case.ttft_s)}"
 
@@ -144,7 +159,7 @@ def scattered_slots(case: Case) -> str | None:
         case.result.trial.candidate.kv_unified
         or not case.is_slow
         or busy is None
-        or not 1.5 <= busy < 0.75 * case.slots
+        or not TWICE <= busy < HALF_IDLE * case.slots
     ):
         return None
     # Runs of neighbours among m busy of N slots placed at random: m(N-m+1)/N.
@@ -168,7 +183,7 @@ def bytes_per_step(case: Case) -> str | None:
 def neighbours_stall(case: Case) -> str | None:
     """Answers pause while a neighbour's prompt is read."""
     gap, typical = case.result.latencies.longest_gap_p99_s, case.result.latencies.tokens_per_second_p50
-    if gap is None or not typical or gap < max(0.1, 10 / typical):
+    if gap is None or not typical or gap < max(FELT_S, STEPS / typical):
         return None
     batch = case.result.trial.candidate.batch_size
     return f"answers pause for up to {seconds(gap)} while a neighbour's prompt is read, {batch:,} tokens a step"
@@ -196,7 +211,7 @@ def cache_without_effect(case: Case) -> str | None:
 def cached_too_much(case: Case) -> str | None:
     """More came from the cache than prompts share."""
     # Real prompts may repeat more than anybody declared; only generated ones have a known share.
-    if case.demand.synthetic is None or case.cached_share is None or case.cached_share < case.reusable_share + 0.1:
+    if case.demand.synthetic is None or case.cached_share is None or case.cached_share < case.reusable_share + BEYOND:
         return None
     return (
         f"{100 * case.cached_share:.0f} % of prompt tokens came from a cache, {100 * case.reusable_share:.0f} % are "

@@ -12,6 +12,21 @@ from slotune.llama.log_lines import LogFacts
 from slotune.llama.log_story import Line, LogStory, RequestTimings, Seen, Topic
 from slotune.llama.server_answers import Metrics, Props, Slot
 
+COUNTERS = (
+    "requests_processing",
+    "requests_deferred",
+    "n_decode_total",
+    "n_busy_slots_per_decode",
+    "prompt_tokens_total",
+    "prompt_tokens_cached_total",
+    "prompt_seconds_total",
+    "tokens_predicted_total",
+    "tokens_predicted_seconds_total",
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
+)
+"""What rules read of a page of metrics."""
+
 SLOWEST = "slot print_timing: id  0 | task 7 | prompt eval time = {ms:.2f} ms / {tokens} tokens (1.00 ms per token)"
 
 

@@ -14,7 +14,7 @@ from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
 from slotune.verdict.promise import Promise
-from tests.diagnose.rules.building import ask, metrics, of, pod, probe, server, slot
+from tests.diagnose.rules.building import COUNTERS, ask, metrics, of, pod, probe, server, slot
 
 CPU_IMAGE = "ghcr.io/ggml-org/llama.cpp:server-b11434"
 CUDA_IMAGE = "ghcr.io/ggml-org/llama.cpp:server-cuda-b11434"
@@ -90,20 +90,7 @@ def test_the_log_of_a_strange_server_that_is_well_raises_no_alarm(text: str, mor
     assert alarms(of(log=read(text), **more)) == []
 
 
-NONE: dict[str, float] = dict.fromkeys(
-    (
-        "requests_processing",
-        "requests_deferred",
-        "n_decode_total",
-        "n_busy_slots_per_decode",
-        "prompt_tokens_total",
-        "prompt_tokens_cached_total",
-        "prompt_seconds_total",
-        "tokens_predicted_total",
-        "tokens_predicted_seconds_total",
-    ),
-    0.0,
-)
+NONE: dict[str, float] = dict.fromkeys(COUNTERS, 0.0)
 EMBEDS = NONE | {"requests_processing": 2, "n_decode_total": 100, "prompt_tokens_total": 50_000}
 
 

@@ -16,25 +16,12 @@ from slotune.diagnose.symptoms import NodeFacts, ServerLook
 from slotune.llama.log_story import LogStory, Topic
 from slotune.llama.server_answers import ModelMeta
 from slotune.verdict.promise import Promise
-from tests.diagnose.rules.building import log, metrics, of, pod, probe, server, slot, timings
+from tests.diagnose.rules.building import COUNTERS, log, metrics, of, pod, probe, server, slot, timings
 
 RULES = tuple(
     rule for module in (batch, reuse, queue, threads, sampling, template, logs, client, load) for rule in module.RULES
 )
 
-COUNTERS = (
-    "requests_processing",
-    "requests_deferred",
-    "n_decode_total",
-    "n_busy_slots_per_decode",
-    "prompt_tokens_total",
-    "prompt_tokens_cached_total",
-    "prompt_seconds_total",
-    "tokens_predicted_total",
-    "tokens_predicted_seconds_total",
-    "spec_decode_num_draft_tokens_total",
-    "spec_decode_num_accepted_tokens_total",
-)
 counts = st.integers(0, 10**6)
 speeds = st.floats(0.01, 1e5)
 spreads = st.none() | st.tuples(speeds, speeds, speeds).map(lambda three: tuple(sorted(three)))

@@ -12,7 +12,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import contention, settings, work
-from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW
+from slotune.diagnose.rules.contention import CONTENTION, PROMPT_ALONE_TOO_SLOW, USUAL_PIECE
 from slotune.diagnose.rules.media import MEDIA_TAKES_LONG, media_takes_long
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.whole_inputs import INPUT_LARGER_THAN_BATCH, input_larger_than_batch
@@ -71,8 +71,6 @@ ENTRIES: Final = (
     MEDIA_TAKES_LONG,
 )
 
-USUAL_PIECE: Final = 512
-"""llama-server's default of --ubatch-size: pieces of this size or more are nobody's mistake."""
 WORTH_SAVING: Final = 0.25
 """Part of a prompt's time that larger pieces would save at best; a smaller one is within what machines differ."""
 FINER_STEP: Final = 512

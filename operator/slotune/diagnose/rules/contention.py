@@ -16,7 +16,7 @@ from slotune.llama.log_requests import MIN_PROMPT
 from slotune.llama.log_story import RequestTimings
 from slotune.verdict.promise import Promise
 
-__all__ = ["CONTENTION", "ENTRIES", "PROMPT_ALONE_TOO_SLOW", "RULES"]
+__all__ = ["CONTENTION", "CROWDED", "ENTRIES", "PROMPT_ALONE_TOO_SLOW", "RULES", "USUAL_PIECE"]
 
 CONTENTION: Final = Entry(
     id="SLT022",
@@ -48,10 +48,10 @@ PROMPT_ALONE_TOO_SLOW: Final = Entry(
 
 ENTRIES: Final = (CONTENTION, PROMPT_ALONE_TOO_SLOW)
 
-PIECE: Final = 512
-"""Tokens of llama-server's default of --ubatch-size: a prompt of as many fills a batch."""
+USUAL_PIECE: Final = 512
+"""Tokens of llama-server's default of --ubatch-size: a prompt of as many fills a piece."""
 CROWDED: Final = 0.3
-"""Part of a prompt's time that goes to other prompts, from which trials call it contention."""
+"""Part of a prompt's time that goes to other prompts, from which it is called contention."""
 AS_LONG: Final = 0.5
 """Of a probe's prompt, or of a piece: with fewer tokens a prompt does not reach the probe's speed, alone or not."""
 AS_DEEP: Final = 4
@@ -83,7 +83,7 @@ def _incomparable(probe: ProbeFacts, requests: RequestTimings) -> str | None:
     tokens, most = requests.long_prompt_tokens, _most(requests)
     if tokens < MIN_PROMPT or requests.long_prompt_ms <= 0:
         return f"a log with prompts that leave {MIN_PROMPT} tokens or more to compute"
-    if tokens / most < AS_LONG * min(PIECE, probe.prompt_tokens):
+    if tokens / most < AS_LONG * min(USUAL_PIECE, probe.prompt_tokens):
         return f"slotune trial: how long prompts that leave about {tokens / most:.0f} tokens to compute take alone"
     if _depth(requests) > AS_DEEP * probe.prompt_tokens:
         return "slotune trial: how long a prompt takes alone behind so much context"

@@ -9,6 +9,7 @@ from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules.contention import USUAL_PIECE
 from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.reached import times_the_usual
@@ -38,8 +39,6 @@ TIMES_THE_FLOOR: Final = 40
 cause."""
 BESIDE_S: Final = 0.1
 """Launches, the first pass, small pieces: what a short prompt takes beside its arithmetic."""
-PROMPT_TOKENS: Final = 512
-"""Where nobody says how long the prompts were: as many as fill a batch."""
 
 
 def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -92,11 +91,11 @@ def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | U
 
 
 def _tokens(symptoms: Symptoms) -> int:
-    """Of a prompt: the probe's, else of a mean one in the log."""
+    """Of a prompt: the probe's, else of a mean one in the log, else as many as fill a piece."""
     if symptoms.probe is not None:
         return symptoms.probe.prompt_tokens
     requests = None if symptoms.log is None else symptoms.log.requests
-    return PROMPT_TOKENS if requests is None else round(requests.prompt_tokens / max(1, requests.requests))
+    return USUAL_PIECE if requests is None else round(requests.prompt_tokens / max(1, requests.requests))
 
 
 def _taken_s(mean_s: float, symptoms: Symptoms) -> float:

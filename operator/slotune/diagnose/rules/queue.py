@@ -20,7 +20,7 @@ from slotune.diagnose.rules.work import Measured
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.server_answers import Slot
 
-__all__ = ["ENTRIES", "RULES"]
+__all__ = ["ENTRIES", "HALF_IDLE", "RULES", "TWICE"]
 
 TOO_FEW_SLOTS: Final = Entry(
     id="SLT050",
@@ -88,7 +88,7 @@ ENTRIES: Final = (
 )
 
 HALF_IDLE: Final = 0.75
-"""Slots are many for the requests when less than this part of them works, as trials count it."""
+"""Slots are many for the requests when less than this part of them works."""
 TWICE: Final = 1.5
 """From so many readings of the weights a step on, slots that share one would be faster."""
 FAR_SLOWER: Final = 0.7

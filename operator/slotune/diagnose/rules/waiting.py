@@ -11,7 +11,7 @@ from slotune.diagnose.finding import Clear, Cost, Undecided
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.symptoms import Symptoms
 
-__all__ = ["BRIEF", "Waiting", "room_for_more", "waiting"]
+__all__ = ["BRIEF", "SPARE", "Waiting", "room_for_more", "waiting"]
 
 BRIEF: Final = 0.5
 """Waiting requests per slot: below it a newcomer waits for less than half of a whole request, as any queue does."""
@@ -19,7 +19,7 @@ ENOUGH_LOOKS: Final = 5
 """From here on the mean of the looks is what a request meets; two moments may be odd ones."""
 UNDER_LOAD: Final = "a look while requests come in: --url of the busy server"
 SPARE: Final = 1.3
-"""Users have speed to spare from so many times what is owed, as trials count it."""
+"""Users have speed to spare from so many times what is owed."""
 HARDLY_SLOWER: Final = 0.8
 """Users who keep this part of the speed that one has alone hardly feel each other."""
 

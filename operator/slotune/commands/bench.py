@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import uvloop
 from rich.console import Console
@@ -17,6 +16,7 @@ from slotune.commands.live import LiveReporter
 from slotune.commands.outcomes import exit_code_of
 from slotune.commands.writing import print_document
 from slotune.diagnose.findings import explain_result, said_of
+from slotune.gathering.address import base_address
 from slotune.report.document import verdict_document
 from slotune.report.text import bench_text
 from slotune.tuning.errors import InvalidInputError
@@ -35,9 +35,7 @@ def bench(
     output: str,
 ) -> int:
     """Measure the server at ``url`` at its share of the peak rate."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InvalidInputError("--url", url, "must be an address such as http://127.0.0.1:8080")
+    url = base_address(url)
     if replicas is not None and replicas < 1:
         raise InvalidInputError("--replicas", replicas, "must be 1 or more")
     key = None if api_key_file is None else _key(api_key_file)

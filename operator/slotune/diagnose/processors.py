@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from slotune.diagnose.host import HostFacts
+from slotune.diagnose.host import AT_WORK, HostFacts
 from slotune.load.process_cpu import CPULook
 
 __all__ = ["ProcessorUse", "processor_use"]
 
-AT_WORK: Final = 0.2
-"""Of the busiest thread's time on or before a processor, from which another one is one of those that compute."""
+AS_BUSY: Final = 0.5
+"""Of the busiest thread's time on or before a processor, from which another one is one of those that compute: these
+wait for each other at each step, while one that reads requests or writes answers has little to do."""
 SHORTEST_S: Final = 0.2
 """Processors' time is counted in hundredths of a second."""
 
@@ -32,8 +33,15 @@ class ProcessorUse:
     """Of the process, that ran or waited for a processor about as long as the busiest; 0 when nobody showed them."""
     waited_share: float | None
     """Of the time in which these were ready to run, that they waited; None when nobody showed them."""
+    ready_cores: float
+    """Processors that it had or waited for: what it would have used; what it had where nobody showed its threads."""
     throttled_s: float | None
     """Seconds a second that its limit held it back, over its processors."""
+
+    @property
+    def was_at_work(self) -> bool:
+        """Whether it computed, or would have: one that others starve uses little."""
+        return self.ready_cores >= AT_WORK
 
     @property
     def idle_cores(self) -> float:
@@ -55,7 +63,7 @@ def processor_use(host: HostFacts | None) -> ProcessorUse | None:
     if busy is None or own is None or not after.cpus:
         return None
     looking_s = max(0.0, after.looking_s - before.looking_s)
-    threads, waited_share = _threads(before, after)
+    threads, ready_s, waited_share = _threads(before, after)
     throttled_s = _grown(before.throttled_s, after.throttled_s)
     return ProcessorUse(
         between_s=between_s,
@@ -65,6 +73,7 @@ def processor_use(host: HostFacts | None) -> ProcessorUse | None:
         stolen_cores=(_grown(before.stolen_s, after.stolen_s) or 0.0) / between_s,
         working_threads=threads,
         waited_share=waited_share,
+        ready_cores=max(own, ready_s) / between_s,
         throttled_s=None if throttled_s is None else throttled_s / between_s,
     )
 
@@ -73,8 +82,8 @@ def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None or after < before else after - before
 
 
-def _threads(before: CPULook, after: CPULook) -> tuple[int, float | None]:
-    """(Threads at work, share of their time that they waited)."""
+def _threads(before: CPULook, after: CPULook) -> tuple[int, float, float | None]:
+    """(Threads at work, seconds that they could run, share of those that they waited)."""
     grown = [
         (ran - before.threads[thread][0], waited - before.threads[thread][1])
         for thread, (ran, waited) in after.threads.items()
@@ -82,7 +91,7 @@ def _threads(before: CPULook, after: CPULook) -> tuple[int, float | None]:
     ]
     most = max((ran + waited for ran, waited in grown), default=0.0)
     if most <= 0:
-        return 0, None
-    working = [(ran, waited) for ran, waited in grown if ran + waited >= AT_WORK * most]
+        return 0, 0.0, None
+    working = [(ran, waited) for ran, waited in grown if ran + waited >= AS_BUSY * most]
     ready_s = sum(ran + waited for ran, waited in working)
-    return len(working), sum(waited for _, waited in working) / ready_s
+    return len(working), ready_s, sum(waited for _, waited in working) / ready_s

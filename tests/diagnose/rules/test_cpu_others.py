@@ -85,6 +85,11 @@ def test_a_server_that_does_not_work_waits_for_nobody() -> None:
     assert "did not work" in said.needs
 
 
+def test_a_server_that_others_starve_is_at_work_though_it_gets_next_to_nothing() -> None:
+    said = found(RULES, "SLT062", looks(cpu_s=50.5, busy_s=520, threads=ran(1, 0.5, 4.5)))
+    assert "in 90 % of the time" in said.sentence
+
+
 def test_one_look_or_none_decides_nothing() -> None:
     assert is_undecided(RULES, "SLT062", NOTHING)
     assert is_undecided(RULES, "SLT062", of(host=HostFacts(memory_look(processors()))))

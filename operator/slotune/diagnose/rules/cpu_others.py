@@ -40,13 +40,13 @@ _NEEDS: Final = "--proc FILE of two looks while it answers (docs/diagnosis.md ha
 def cpu_taken(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether its threads wait for cores while others have them."""
     use = processor_use(symptoms.host)
-    if symptoms.host is None or use is None:
+    if use is None:
         return Undecided(_NEEDS)
     seen = looks(use)
     taken = use.other_cores + use.stolen_cores
     if taken < FEW * use.cpus:
         return Clear(f"other programs had {taken:.2g} of {_cores(use.cpus)}", seen)
-    if not symptoms.host.was_at_work:
+    if not use.was_at_work:
         return Undecided(f"{_NEEDS}: it did not work between the looks")
     if (use.throttled_s or 0.0) >= HELD_BACK:
         return Clear("it is its own CPU limit that holds it back", seen)

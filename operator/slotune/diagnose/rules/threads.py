@@ -211,7 +211,11 @@ def _threads_of_host(host: HostFacts) -> Number | None:
     use, stated = processor_use(host), host.last.cpu.stated_threads
     if stated:
         return Number(stated, Evidence(Source.PROC, f"cmdline: {stated} threads"))
-    return Number(use.working_threads, looks(use)[-1]) if use is not None and host.was_at_work else None
+    return (
+        Number(use.working_threads, looks(use)[-1])
+        if use is not None and use.was_at_work and use.working_threads
+        else None
+    )
 
 
 def _of_host(host: HostFacts | None) -> tuple[float, Evidence, bool] | None:

@@ -6,7 +6,6 @@ shows that something was there to reuse (a slot picked for what it holds, a prom
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -25,29 +24,18 @@ from slotune.diagnose.rules.reuse_causes import (
     SLOTS_FEWER_THAN_PREFIXES,
     TEMPLATE_CHANGES_PREFIX,
 )
+from slotune.diagnose.rules.reuse_habits import A_TRACE, MOSTLY, OFTEN, SEVERAL, TRACE, least_similarity
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_story import LogStory, Topic
+from slotune.llama.log_story import Topic
 
 __all__ = ["ENTRIES", "RULES"]
 
 HARDLY: Final = 0.1
 """About so much of the prompt tokens comes from a chat template that all prompts share."""
-MOSTLY: Final = 0.5
-"""A cache that serves more than half of a prompt works."""
-SEVERAL: Final = 3
-"""Once may be chance, twice a coincidence."""
-OFTEN: Final = 0.1
-"""A tenth of all requests; less is an event and no habit."""
 HALF: Final = 0.5
 """Of what the picked slots hold at least: prompts differ in length, so not all of it shows in a share of tokens."""
-TRACE: Final = 4
-"""``-lv`` that prints what becomes of a prompt's cache."""
 HOURLY_S: Final = 3600.0
 """A prompt's beginning that changes at least this often is read again all day; a date is not."""
-
-_THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
-
-A_TRACE: Final = "a log with -lv 4 of the server under load"
 
 
 def _computed_again(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -69,7 +57,8 @@ def _by_share(symptoms: Symptoms) -> Finding | Clear | None:
     if (textless := _makes_no_text(symptoms)) is not None:
         return Clear("it makes no text, and keeps nothing of what it reads", (textless,))
     picked, share = _picked(symptoms)
-    if log is not None and picked >= SEVERAL and share >= OFTEN and known[0] < min(HARDLY, HALF * share * _least(log)):
+    least = (least_similarity(log) or (SIMILARITY,))[0]
+    if log is not None and picked >= SEVERAL and share >= OFTEN and known[0] < min(HARDLY, HALF * share * least):
         return Finding(
             PROMPT_COMPUTED_AGAIN,
             f"{picked} requests got the slot that holds their beginning, yet {100 * known[0]:.0f} % of prompt tokens "
@@ -121,13 +110,6 @@ def _picked(symptoms: Symptoms) -> tuple[int, float]:
     picked = log.count(Topic.SLOT_BY_SIMILARITY)
     requests = 0 if log.requests is None else log.requests.requests
     return picked, picked / max(1, requests, picked + log.count(Topic.SLOT_BY_LRU))
-
-
-def _least(log: LogStory) -> float:
-    """Part of its prompt that a slot must hold to be picked for it."""
-    seen = log.seen.get(Topic.SLOT_BY_SIMILARITY)
-    match = None if seen is None else _THRESHOLD.search(seen.last.text)
-    return SIMILARITY if match is None else float(match[1])
 
 
 def _probed(symptoms: Symptoms) -> Finding | Clear | None:

@@ -16,15 +16,13 @@ from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity,
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.rules.placement import build_of
 from slotune.diagnose.rules.reuse_causes import CACHE_RAM_CHURN, HOST_CACHE_COPIES, IDLE_SLOTS_SAVED
+from slotune.diagnose.rules.reuse_habits import A_LOG, A_TRACE, MOSTLY, OFTEN, SEVERAL, TRACE
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.flag_history import is_missing
 from slotune.llama.log_story import LogStory, Seen, Topic
 
 __all__ = ["RULES"]
 
-OFTEN: Final = 0.1
-"""A tenth of all requests; less is an event and no habit."""
-MOSTLY: Final = 0.5
 FEW_PROMPTS: Final = 8
 """A host cache that holds fewer than two rounds of the default's four slots is full at once."""
 LARGE_PART: Final = 0.1
@@ -32,15 +30,12 @@ LARGE_PART: Final = 0.1
 FELT_S: Final = 0.1
 """Of a request. People take an answer within a tenth of a second as given at once (Miller, 1968), so less that could
 be saved is worth knowing, and no alarm."""
-TRACE: Final = 4
-"""``-lv`` that prints what becomes of a prompt's cache."""
-A_TRACE: Final = "a log with -lv 4 of the server under load"
 
 
 def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     if log is None or log.requests is None:
-        return Undecided("a log of the server under load: --log FILE")
+        return Undecided(A_LOG)
     requests = log.requests.requests
     large = log.seen.get(Topic.STATE_EXCEEDS_CACHE)
     if large is not None:
@@ -48,7 +43,7 @@ def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
             CACHE_RAM_CHURN,
             f"{large.count} prompts were larger than the whole host cache",
             (work.quoted(large),),
-            Severity.WARNING if large.count >= OFTEN * requests and large.count >= 3 else Severity.INFO,
+            Severity.WARNING if large.count >= OFTEN * requests and large.count >= SEVERAL else Severity.INFO,
         )
     evicted = log.seen.get(Topic.CACHE_EVICTED)
     if evicted is None:
@@ -67,7 +62,7 @@ def _churn(symptoms: Symptoms) -> Finding | Clear | Undecided:
         CACHE_RAM_CHURN,
         f"the host cache threw {counted(evicted.count, 'prompt')} out in {counted(requests, 'request')}{words}",
         (work.quoted(evicted), *(() if known is None else (known[2],))),
-        Severity.WARNING if is_small and is_vain and evicted.count >= 3 else Severity.INFO,
+        Severity.WARNING if is_small and is_vain and evicted.count >= SEVERAL else Severity.INFO,
         Confidence.LIKELY if is_small else Confidence.POSSIBLE,
         Cost() if cost is None else cost,
     )

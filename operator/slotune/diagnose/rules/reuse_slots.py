@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
 from slotune.diagnose.checkup import Rule
@@ -13,23 +12,18 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules import settings, work
 from slotune.diagnose.rules.reuse_causes import PINNED_SLOT, SIMILARITY, SLOT_SIMILARITY, SLOTS_FEWER_THAN_PREFIXES
+from slotune.diagnose.rules.reuse_habits import A_LOG, MOSTLY, OFTEN, least_similarity
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Topic
 
 __all__ = ["LONG_PROMPT", "RULES", "are_long", "is_pinned", "takes_turns"]
 
-OFTEN: Final = 0.1
-"""A tenth of all requests; less is an event and no habit."""
-MOSTLY: Final = 0.5
 LONG_PROMPT: Final = 64
 """Tokens. What a shorter prompt could save is not worth a word."""
 ENOUGH_TOKENS: Final = 20_000
 """Prompt tokens of which a share is told where the number of requests is not known: fewer may be one prompt."""
 DEFAULT: Final = 3
 """``-lv`` that prints which slot a request got."""
-
-A_LOG: Final = "a log of the server under load: --log FILE"
-_THRESHOLD = re.compile(r"> ?(\d+\.\d+) thold")
 
 
 def _few_slots(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -134,10 +128,8 @@ def _least_similarity(symptoms: Symptoms) -> tuple[float, Evidence] | None:
         except ValueError:
             return None
         return (stated, settings.said(setting)) if math.isfinite(stated) else None
-    seen = None if symptoms.log is None else symptoms.log.seen.get(Topic.SLOT_BY_SIMILARITY)
-    match = None if seen is None else _THRESHOLD.search(seen.last.text)
-    if seen is not None and match is not None:
-        return float(match[1]), work.quoted(seen)
+    if (logged := least_similarity(symptoms.log)) is not None:
+        return logged[0], work.quoted(logged[1])
     if settings.has_defaults(symptoms):
         return SIMILARITY, Evidence(Source.FLAGS, f"--slot-prompt-similarity is not stated: {SIMILARITY}")
     return None

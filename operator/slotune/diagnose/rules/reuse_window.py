@@ -12,15 +12,12 @@ from slotune.diagnose.evidence import Evidence
 from slotune.diagnose.finding import Confidence, Cost, Finding, Severity
 from slotune.diagnose.rules import work
 from slotune.diagnose.rules.reuse_causes import SLIDING_WINDOW
+from slotune.diagnose.rules.reuse_habits import OFTEN, SEVERAL
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Forgotten, LogStory, Topic
 
 __all__ = ["forgotten"]
 
-OFTEN: Final = 0.1
-"""A tenth of all that is read; less is an event and no habit."""
-SEVERAL: Final = 3
-"""Once may be chance, twice a coincidence."""
 LARGE_TOKENS: Final = 4096
 """That are read twice: a second even on a GPU that reads some thousand tokens in one, and once is enough."""
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotune.llama.sampling_values import NUMBERS, SIZES, WORDS, sampling_values
-from slotune.llama.server_answers import MalformedAnswerError, parse_metrics, parse_props, parse_slots
+from slotune.llama.server_answers import MalformedAnswerError, parse_metrics, parse_model, parse_props, parse_slots
 from slotune.llama.template_facts import template_facts
 
 PROPS = {"default_generation_settings": {"n_ctx": 512, "params": {}}, "total_slots": 4}
@@ -81,10 +81,15 @@ def test_a_slot_has_the_numbers_of_its_task() -> None:
     assert (slot.task, slot.prompt_tokens, slot.cached_tokens, slot.sampling) == (3, 700, 650, {"top_k": 40})
 
 
-def test_a_number_too_large_for_a_number_is_no_answer_of_ours() -> None:
-    body = json.loads('{"default_generation_settings": {"n_ctx": 1e999}, "total_slots": 1}')
+@pytest.mark.parametrize("number", ["1e999", "1e308", "-1e308", "9223372036854775807"])
+def test_a_number_too_large_for_a_number_is_no_answer_of_ours(number: str) -> None:
+    body = json.loads('{"default_generation_settings": {"n_ctx": NUMBER}, "total_slots": 1}'.replace("NUMBER", number))
     with pytest.raises(MalformedAnswerError):
         parse_props(body)
+    with pytest.raises(MalformedAnswerError):
+        parse_slots([{"id": 0, "n_ctx": body["default_generation_settings"]["n_ctx"], "is_processing": False}])
+    entry = {"id": "m", "meta": {"size": json.loads(number), "n_params": 7}}
+    assert (parse_model({"data": [entry]}).size_bytes, parse_model({"data": [entry]}).parameters) == (None, 7)
 
 
 @settings(max_examples=40)

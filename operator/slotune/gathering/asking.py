@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import re
 import socket
 import ssl
 import time
@@ -30,6 +31,8 @@ LARGEST_BODY = 8 * 1024 * 1024
 CONNECT_LIMIT_S = 3.0
 
 _TOO_LONG = f"its answer is longer than {LARGEST_BODY // 2**20} MiB"
+_BROKEN_OFF = re.compile(r"disconnected|closed connection")
+"""What the client says of a server that hung up, apart from one that says what is no HTTP."""
 _ANY_WINDOW = 32 + zlib.MAX_WBITS
 """For zlib: gzip or deflate, as its head says."""
 
@@ -44,6 +47,7 @@ class Cause(enum.Enum):
     UNTRUSTED = "its certificate is not trusted here: name its authority's file in the variable SSL_CERT_FILE"
     NO_TLS = "it does not speak TLS there: try http:// in place of https://"
     HUNG_UP = "it hung up without an HTTP answer: is it llama-server's port? If it speaks TLS, give https://"
+    NO_HTTP = "what comes back is no HTTP: is it llama-server's port, and does nothing in between garble it?"
     SLOW = "no answer came in time"
     ENDLESS = "its answer has no end"
 
@@ -178,7 +182,9 @@ def _told(error: httpx.HTTPError) -> tuple[Cause, str]:
         return Cause.NO_CONNECTION, f"{Cause.NO_CONNECTION.value} ({CONNECT_LIMIT_S:.3g} s passed)"
     if isinstance(error, httpx.ConnectError):
         return Cause.NO_WAY, Cause.NO_WAY.value
-    return Cause.HUNG_UP, Cause.HUNG_UP.value
+    is_foreign = isinstance(error, httpx.RemoteProtocolError) and not _BROKEN_OFF.search(str(error))
+    cause = Cause.NO_HTTP if is_foreign else Cause.HUNG_UP
+    return cause, cause.value
 
 
 def _untrusted(error: ssl.SSLCertVerificationError) -> str:

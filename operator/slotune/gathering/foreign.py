@@ -13,6 +13,7 @@ from slotune.gathering.asking import Answer, Silence
 
 __all__ = ["is_llama_model_list", "is_router", "who_answers"]
 
+_LLAMA_SWAP = "llama-swap, a proxy (the address of a server behind it ends with /upstream/ and the model's name)"
 _OWNERS: Mapping[str, str] = MappingProxyType(
     {
         "vllm": "vLLM",
@@ -22,12 +23,23 @@ _OWNERS: Mapping[str, str] = MappingProxyType(
         "me": "llama-cpp-python's server",
         "koboldcpp": "KoboldCpp",
         "aphrodite": "Aphrodite",
-        "llama-swap": "llama-swap, a proxy",
+        "docker": "Docker Model Runner",
+        "tensorrt_llm": "TensorRT-LLM's server",
+        "llama-swap": _LLAMA_SWAP,
     }
 )
 """``owned_by`` of the first entry of /v1/models, as each of them writes it."""
 
-_ROOTS: Mapping[bytes, str] = MappingProxyType({b"Ollama is running": "Ollama", b"llama-swap": "llama-swap, a proxy"})
+_ROOTS: Mapping[bytes, str] = MappingProxyType(
+    {
+        b"Ollama is running": "Ollama",
+        b"llama-swap": _LLAMA_SWAP,
+        b"Docker Model Runner": "Docker Model Runner",
+        b"<title>LocalAI": "LocalAI",
+        b"<title>Open WebUI": "Open WebUI",
+        b"LiteLLM": "LiteLLM, a proxy",
+    }
+)
 """What the page at ``/`` says."""
 
 
@@ -44,7 +56,7 @@ def is_router(said: Answer | Silence) -> bool:
 
 def who_answers(props: Answer | Silence, models: Answer | Silence, root: Answer | Silence) -> str:
     """``Ollama``, ``a web page``, ``another server with OpenAI's interface``, …"""
-    if named := _OWNERS.get(_owner(models) or ""):
+    if named := _OWNERS.get(_owner(models) or "") or _its_own(models):
         return named
     if isinstance(root, Answer):
         for mark, name in _ROOTS.items():
@@ -66,6 +78,14 @@ def _owner(said: Answer | Silence) -> str | None:
         return None
     owner = entry.get("owned_by")
     return owner if isinstance(owner, str) else ""
+
+
+def _its_own(said: Answer | Silence) -> str | None:
+    """Who says of its model that it owns itself, since the beginning of time."""
+    entry = _first(said)
+    if not isinstance(entry, dict) or not entry.get("id") or entry.get("created") != 0:
+        return None
+    return "text-generation-inference" if entry.get("owned_by") == entry["id"] else None
 
 
 def _is_list(said: Answer | Silence) -> bool:

@@ -30,6 +30,7 @@ _OLD_GAUGE = "kv_cache_usage_ratio"
 """What a page of 2024 has, and none of today."""
 _AT_MOST_SLOTS = ("requests_processing", "n_busy_slots_per_decode")
 _LONGEST_VALUE = 20
+_GATHERED = "its metrics have labels, as somebody writes who gathers those of several servers: ask the server itself"
 
 _FLAGS = {"/metrics": "--metrics", "/slots": "--slots"}
 
@@ -71,7 +72,8 @@ class Notes:
             if not shown & known:
                 return None
         elif not shown & known:
-            self.refused["/metrics"] = "a page without any of llama-server's metrics"
+            labelled = {name.partition("{")[0] for name in shown} & known
+            self.refused["/metrics"] = _GATHERED if labelled else "a page without any of llama-server's metrics"
             return None
         if missing := [name for name in _COUNTERS if name not in shown and name not in odd]:
             words = f"an old or odd page: no number for {', '.join(missing)}"

@@ -31,6 +31,8 @@ EXCERPT = 300
 """Characters of a foreign answer that an error message shows."""
 LARGEST_SAMPLE = 1e15
 """Of /metrics: a billion tokens a second come to less in ten days, and no server is that fast."""
+LARGEST_COUNT = 10**15
+"""Of slots, tokens, weights and bytes: a thousand times the largest model."""
 
 
 _SAMPLE = re.compile(r"^(?:llamacpp[:_])?([A-Za-z_][\w:]*)(\{[^}]*\})?\s+(\S+)(?:\s+-?\d+)?\s*$")
@@ -127,8 +129,8 @@ def parse_props(body: Any) -> Props:
         params = settings.get("params", settings)  # one level less before 2025
         template = body.get("chat_template")
         return Props(
-            total_slots=int(body["total_slots"]),
-            context_per_slot=int(settings["n_ctx"]),
+            total_slots=_integer(body["total_slots"]),
+            context_per_slot=_integer(settings["n_ctx"]),
             model_path=str(body.get("model_path", "")),
             model_alias=str(body.get("model_alias", "")),
             build=str(body.get("build_info", "")),
@@ -203,8 +205,8 @@ def _slot(entry: Mapping[str, Any]) -> Slot:
     params = entry.get("params")
     speculative = entry.get("speculative")
     return Slot(
-        id=int(entry["id"]),
-        context=int(entry["n_ctx"]),
+        id=_integer(entry["id"]),
+        context=_integer(entry["n_ctx"]),
         # A number called state before 2025.
         processing=bool(entry["is_processing"] if "is_processing" in entry else entry["state"]),
         speculative=speculative if isinstance(speculative, bool) else None,
@@ -221,9 +223,19 @@ def _malformed(what: str, body: Any, error: Exception) -> MalformedAnswerError:
     return MalformedAnswerError(f"{what}: not a llama-server's answer ({error!r}): {str(body)[:EXCERPT]}")
 
 
+def _integer(value: Any) -> int:
+    """What has to be there. Raises ValueError, TypeError or OverflowError."""
+    number = int(value)
+    if abs(number) > LARGEST_COUNT:
+        raise ValueError(f"{number:.3g} is more than there can be")
+    return number
+
+
 def _count(value: object) -> int | None:
     """A number of things; None for what is none, such as the task -1 of a slot that never had one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= LARGEST_COUNT else None
 
 
 def _whole(value: float | None) -> int | None:

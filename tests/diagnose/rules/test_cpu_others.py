@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from slotune.diagnose.finding import Confidence, Severity, Undecided
@@ -9,7 +10,7 @@ from slotune.diagnose.host import HostFacts
 from slotune.diagnose.rules.threads import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.load.process_memory import memory_look
-from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, of
+from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of
 from tests.load.proc_texts import processors
 
 
@@ -110,9 +111,23 @@ def stated(arguments: str, **more: Any) -> Symptoms:
 
 
 def test_an_idle_server_is_judged_by_the_threads_that_it_was_given() -> None:
-    assert found(RULES, "SLT060", stated("llama-server -m m -t 16")).sentence.startswith("16 threads share 4 cores")
+    said = found(RULES, "SLT060", stated("llama-server -m m -t 16"), Severity.INFO)
+    assert said.sentence.startswith("16 threads share 4 cores")
+    assert said.confidence is Confidence.POSSIBLE, "a GPU may compute"
     assert is_clear(RULES, "SLT060", stated("llama-server -m m -t 4"))
     assert is_clear(RULES, "SLT060", stated("llama-server -m m")), "without -t there are no more threads than cores"
-    said = found(RULES, "SLT060", stated("llama-server -m m", cpus=16, limit="200000 100000"))
-    assert said.sentence.startswith("at least 8 threads share 2 cores")
+    default = found(RULES, "SLT060", stated("llama-server -m m", cpus=16, limit="200000 100000"))
+    assert default.sentence.startswith("at least 8 threads share 2 cores")
     assert is_undecided(RULES, "SLT060", of(host=HostFacts(memory_look(processors()))))
+
+
+def test_an_idle_server_on_the_cpu_with_more_threads_than_cores_is_found() -> None:
+    on_cpu = log(facts={"model_buffers": {"CPU": 10**9}, "threads": None, "threads_batch": None}, fact_lines={})
+    found(RULES, "SLT060", replace(stated("llama-server -m m -t 16"), log=on_cpu))
+
+
+def test_threads_that_were_seen_at_work_count_before_those_that_were_asked_for() -> None:
+    files = {"/proc/1/cmdline": "llama-server\0-t\00016\0-m\0m"}
+    first = memory_look(processors(threads=ran(1, 0)) | files)
+    later = memory_look(processors(at_s=1005, cpu_s=55, busy_s=505, threads=ran(1, 5.0)) | files)
+    assert is_clear(RULES, "SLT060", of(host=HostFacts(first, later))), "the GPU computes, and one thread feeds it"

@@ -54,6 +54,8 @@ _OF_CORES = re.compile(r"n_threads = \d+ \(n_threads_batch = \d+\) / (\d+)")
 """``system_info``: the threads, and after the slash the cores that the process may use."""
 
 
+STATED: Final = "cmdline"
+"""How evidence begins of threads that were asked for, and not seen at work."""
 _NO_LIMIT: Final = "the CPU limit of its container: --deployment NAME, --proc FILE, or --url on its machine"
 
 ENOUGH: Final = 0.75
@@ -71,7 +73,10 @@ def _above_quota(symptoms: Symptoms) -> Finding | Clear | Undecided:
     cores, seen, _ = limit
     if threads.value <= math.ceil(cores):
         return _within(symptoms, threads, limit)
-    return _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.CERTAIN)
+    said = _finding(symptoms, threads.value, cores, (threads.evidence, seen), Confidence.CERTAIN)
+    if threads.evidence.text.startswith(STATED) and backend_of(symptoms) is not Backend.CPU:
+        return replace(said, severity=Severity.INFO, confidence=Confidence.POSSIBLE)  # a GPU may do the work
+    return said
 
 
 def _within(symptoms: Symptoms, threads: Number, limit: tuple[float, Evidence, bool]) -> Finding | Clear | Undecided:
@@ -207,15 +212,11 @@ def _limit(symptoms: Symptoms) -> tuple[float, Evidence, bool] | Clear | None:
 
 
 def _threads_of_host(host: HostFacts) -> Number | None:
-    """As its command line says, else those that were seen at work: which compute shows only while they do."""
+    """Those that were seen at work, else what its command line says: which compute shows only while they do."""
     use, stated = processor_use(host), host.last.cpu.stated_threads
-    if stated:
-        return Number(stated, Evidence(Source.PROC, f"cmdline: {stated} threads"))
-    return (
-        Number(use.working_threads, looks(use)[-1])
-        if use is not None and use.was_at_work and use.working_threads
-        else None
-    )
+    if use is not None and use.was_at_work and use.working_threads:
+        return Number(use.working_threads, looks(use)[-1])
+    return Number(stated, Evidence(Source.PROC, f"{STATED}: {stated} threads")) if stated else None
 
 
 def _of_host(host: HostFacts | None) -> tuple[float, Evidence, bool] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from pathlib import Path
 
 import httpx
@@ -185,7 +186,7 @@ async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_told_from_a_bus
     async with (
         running(small_model, hung, *flags) as server,
         running(small_model, busy, *flags) as healthy,
-        httpx.AsyncClient(base_url=server.url, timeout=120) as client,
+        httpx.AsyncClient(base_url=server.url, timeout=300) as client,
         healthy.used_by(2, lambda user, turn: text_of(20, (user, turn)), 24),
     ):
         thread = await computing_thread(server, client)
@@ -193,12 +194,16 @@ async def test_a_server_that_hangs_in_the_middle_of_an_answer_is_told_from_a_bus
         await server.until_busy(client, 1)
         with stopped(thread):
             at_once = await looked_at(server)
-            found, beside = await asyncio.gather(*(looked_at(one, "--watch", "60") for one in (server, healthy)))
+            (health,) = [one for one in at_once.document["servers"][0]["checklist"] if one["item"] == "Health"]
+            assert health["outcome"] == "Undecided"
+            # 60 s, and longer where the machine is so busy that a step of this server once took over 12.
+            long_enough = re.search(r"--watch (\d+)", " ".join(health["needs"]))
+            assert long_enough is not None, health["needs"]
+            watched = ("--watch", long_enough[1])
+            found, beside = await asyncio.gather(*(looked_at(one, *watched) for one in (server, healthy)))
         assert not asked.done(), "it was in flight all the time"
         assert await asked == 200
-    (health,) = [one for one in at_once.document["servers"][0]["checklist"] if one["item"] == "Health"]
-    assert health["outcome"] == "Undecided"
-    assert "--watch 60" in " ".join(health["needs"])
     assert found.ids[:1] == ["SLT110"]
     assert found.findings[0]["severity"] == "Critical"
-    assert beside.alarms == []
+    # That other programs take the cores of this machine may well be true: it is no wedge.
+    assert [alarm for alarm in beside.alarms if not alarm.startswith("SLT062")] == []

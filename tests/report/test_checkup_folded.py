@@ -60,6 +60,11 @@ def test_a_probe_is_not_taken_for_what_a_look_can_decide() -> None:
     assert "Template" not in {one.whose for one in things["--url URL, while it is busy"]}
 
 
+def test_a_watch_is_one_thing_however_long_it_is_to_last() -> None:
+    asked = [Open("Queue", f"--watch {seconds}: it tells one from the other", is_check=False) for seconds in (5, 60)]
+    assert dict(folded(SEEN["an address"], *asked))["--watch 60"] == tuple(asked)
+
+
 def test_of_a_whole_log_another_one_is_wanted_for_what_it_does_not_hold() -> None:
     words = [words for words, _ in folded(SEEN["a log from its start"])]
     assert "a log (-lv 4, with requests in it)" in words

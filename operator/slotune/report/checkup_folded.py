@@ -27,7 +27,11 @@ class Thing(enum.Enum):
     """What a person can bring, by how a need names it; of two that decide as much the first is the easier one."""
 
     PROBE = r"--probe\b"
-    LOOK = r"--url\b(?! URL --probe)|/slots|/metrics|/props|\blooks?\b|this command once more|an answer of the server"
+    WATCH = r"--watch\b"
+    LOOK = (
+        r"--url\b(?! URL --(?:probe|watch))|/slots|/metrics|/props|\blooks?\b|this command once more"
+        r"|an answer of the server"
+    )
     LOG = r"\blogs?\b|--log\b"
     DEVICE = r"--gpu-class|--bandwidth"
     MODEL = r"--model\b"
@@ -78,10 +82,10 @@ def _words(thing: Thing, what: Sequence[Open], symptoms: Symptoms) -> str:
     in_pod, server = symptoms.pod is not None, symptoms.server
     if thing is Thing.LOG:
         return _log(what, symptoms)
-    if thing is Thing.PROBE:
-        if symptoms.probe is not None:
-            return "--probe once more, while nobody else uses it"
-        return "--probe" if in_pod or server is not None else "--url URL --probe"
+    if thing in (Thing.PROBE, Thing.WATCH):
+        asked = "--watch 60" if thing is Thing.WATCH else "--probe"
+        again = " once more, while nobody else uses it" if asked == "--probe" and symptoms.probe is not None else ""
+        return f"{asked}{again}" if in_pod or server is not None else f"--url URL {asked}"
     if thing is Thing.LOOK:
         if server is None and not in_pod:
             return "--url URL, while it is busy"

@@ -86,7 +86,8 @@ MARK_WORDS: Final = (
         Mark.EARLY,
         re.compile(
             rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: "
-            rb"|error: invalid argument|error while handling"
+            rb"|error: (?:(?:invalid|unknown) argument|invalid parameter for|--model is required|either --embedding)"
+            rb"|error while handling|error while loading shared libraries: "
         ),
     ),
     (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),

@@ -93,3 +93,45 @@ def test_a_log_of_short_prompts_costs_no_more_than_those_took() -> None:
     assert "100 tokens alone take 1.0 s" in said.sentence
     assert said.cost.ttft_s is not None
     assert 0 < said.cost.ttft_s < 1
+
+
+READ = """slot launch_slot_: id  0 | task {task} | processing task
+slot print_timing: id  0 | task {task} |
+prompt eval time = {prompt_ms:10.2f} ms /   100 tokens (   20.99 ms per token,    47.64 tokens per second)
+       eval time = {ms:10.2f} ms /   101 tokens (   20.00 ms per token,    50.00 tokens per second)
+{drafted}slot      release: id  0 | task {task} | stop processing: n_tokens = 200, truncated = 0
+"""
+DRAFTED = "draft acceptance rate = 0.70000 (   70 accepted /   100 generated)\n"
+
+
+def spoken(prompt_ms: float, *, count: int = 4, drafted: str = "", at_once: bool = False) -> Symptoms:
+    """A log that names no device: prompts of 100 tokens, and answers at 50 tokens/s (ggml-org/llama.cpp#26435)."""
+    start = "srv    load_model: loading model 'm.gguf'\nmain: model loaded\n"
+    beside = "slot launch_slot_: id  1 | task 99 | processing task\n" if at_once else ""
+    lines = (READ.format(task=task, prompt_ms=prompt_ms, ms=2000.0, drafted=drafted) for task in range(count))
+    reader = LogReader("server.log")
+    reader.feed((start + beside + "".join(lines)).encode())
+    (story,) = reader.finish()
+    return Symptoms("chat", log=story)
+
+
+def test_prompts_that_are_read_no_faster_than_answers_are_written_have_a_cause_on_any_gpu() -> None:
+    said = found(RULES, "SLT013", spoken(4000.0))
+    assert "are read at 25 tokens/s at best, and answers are written at 50" in said.sentence
+    assert said.confidence is Confidence.LIKELY
+    assert said.cost.ttft_share == pytest.approx(0.5)
+    assert said.cost.ttft_s == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "symptoms",
+    [
+        spoken(1900.0),
+        spoken(4000.0, count=3),
+        spoken(4000.0, drafted=DRAFTED),
+        spoken(4000.0, at_once=True),
+    ],
+    ids=["faster", "too few", "answers are drafted", "beside others"],
+)
+def test_what_may_have_another_reason_is_held_against_nobody(symptoms: Symptoms) -> None:
+    assert is_undecided(RULES, "SLT013", symptoms)

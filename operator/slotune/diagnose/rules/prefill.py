@@ -9,11 +9,13 @@ from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of
+from slotune.diagnose.rules import work
 from slotune.diagnose.rules.contention import USUAL_PIECE
 from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_requests import MIN_PROMPT
 
 __all__ = ["ENTRIES", "RULES", "time_lost"]
 
@@ -39,6 +41,8 @@ TIMES_THE_FLOOR: Final = 40
 cause."""
 BESIDE_S: Final = 0.1
 """Launches, the first pass, small pieces: what a short prompt takes beside its arithmetic."""
+FEW: Final = 4
+"""Prompts: of fewer, the best may be the first, which pays for kernels that are compiled and memory that is taken."""
 
 
 def _far_below(symptoms: Symptoms) -> Finding | Clear | Undecided:
@@ -59,7 +63,30 @@ def _measured(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if backend_of(symptoms) is Backend.CPU:
         return Clear("no GPU is in use, so no GPU's arithmetic bounds it")
     roofline = roofline_of(symptoms)
-    return Undecided(roofline) if isinstance(roofline, str) else _held_against(roofline, symptoms)
+    said = Undecided(roofline) if isinstance(roofline, str) else _held_against(roofline, symptoms)
+    return (_slower_than_writing(symptoms) or said) if isinstance(said, Undecided) else said
+
+
+def _slower_than_writing(symptoms: Symptoms) -> Finding | None:
+    """Where nobody knows what the GPU can do: tokens of a prompt are computed together, so reading one takes a small
+    part of what writing one takes. Where it takes as long, they might as well be read one by one."""
+    requests = None if symptoms.log is None else symptoms.log.requests
+    read, written = work.prefill_alone(symptoms), work.decode_alone(symptoms)
+    if read is None or written is None or not (read.alone and written.alone) or read.value > written.value:
+        return None
+    if requests is None or requests.drafted_tokens:
+        return None  # guessed tokens are written several at a time
+    if sum(count for tokens, count in requests.prompt_tokens_spread if tokens >= MIN_PROMPT) < FEW:
+        return None
+    share = 1 - read.value / written.value
+    return Finding(
+        PREFILL_FAR_BELOW,
+        f"prompts of {MIN_PROMPT} tokens and more are read at {read.value:,.3g} tokens/s at best, and answers are "
+        f"written at {written.value:,.3g}: reading tokens together is no faster than one by one",
+        (read.evidence, written.evidence),
+        confidence=Confidence.LIKELY,
+        cost=Cost(share * requests.prompt_ms / requests.requests / 1e3, share),
+    )
 
 
 def _held_against(roofline: Roofline, symptoms: Symptoms) -> Finding | Clear | Undecided:

@@ -13,31 +13,22 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from slotune.llama.log_busy import MOST_SLOTS, BusySlots
 from slotune.llama.log_forgotten import FORGETTING, ForgottenTotals
 from slotune.llama.log_handovers import HandoverTotals
 from slotune.llama.log_media import MediaTotals
 from slotune.llama.log_old_builds import slot_of
 from slotune.llama.log_partings import PartingTotals
 from slotune.llama.log_running import RunningSpeed
+from slotune.llama.log_speeds import SpeedTotals
 from slotune.llama.log_story import Line, RequestTimings
 from slotune.llama.log_topics import Hot, quote
 from slotune.llama.log_turns import TurnTotals
-from slotune.llama.quantiles import Quantiles
 
-__all__ = ["MIN_PROMPT", "Event", "RequestTotals"]
+__all__ = ["Event", "RequestTotals"]
 
 Event = tuple[int, bytes, Hot]
 """Number of the line, the line, and what it has."""
-
-MIN_PROMPT: Final = 64
-"""Computed tokens of the least prompt whose speed counts: of shorter ones the fixed cost of a step is most."""
-
-_SLOTS: Final = 1024
-"""More than any server has: ids beyond are garbage."""
-
-_MOST_TWICE: Final = 2
-_TWICE: Final = 0.005
-"""Share of all requests that begin where one still runs, in one slot: a log with holes has less."""
 
 _NEAR: Final = 40
 """Lines, of other pods too, between what one request prints at once."""
@@ -67,26 +58,16 @@ class RequestTotals:
         self._predicted_tokens, self._predicted_ms = 0, 0.0
         self._cached: int | None = None
         self._drafted = self._accepted = 0
-        self._long_tokens, self._long_ms = 0, 0.0
-        self._first: tuple[int, float] | None = None
         self._pick: bytes | None = None
         """The line that says which part of the next request's prompt its slot holds."""
         self._picks: dict[bytes, bytes | None] = {}
         """Slot to that line, of the request in it."""
         self._held = 0
-        self._prefill, self._decode = Quantiles(), Quantiles()
-        self._prompts_ms, self._prompts_tokens = Quantiles(), Quantiles()
-        self._prefill_new: list[float] = []
-        self._prompts_new: list[tuple[float, int]] = []
-        self._decode_new: list[float] = []
-        self._busy: set[bytes] = set()
-        self._most_busy: int | None = None
+        self._speeds, self._busy = SpeedTotals(), BusySlots()
         self._slowest = -1.0
         self._example: Line | None = None
         self._slowest_beside = -1.0
         self._example_beside: Line | None = None
-        self._others: dict[bytes, int] = {}
-        """Slot to the requests that were at work when its last one was taken up."""
         self._prompt: tuple[float, int] | None = None
         """Of the request whose lines are being read: milliseconds and tokens of its prompt."""
         self._computed: int | None = None
@@ -100,8 +81,7 @@ class RequestTotals:
         self._stops_first: bool | None = None
         """Whether this build prints it before the times; None: nothing told yet."""
         self._computed_by_slot: dict[bytes, int] = {}
-        self._taken_twice: dict[bytes, int] = {}
-        self._begun = self._released = self._unkept = 0
+        self._released = self._unkept = 0
         self._unkept_line: Line | None = None
         self.forgotten, self.handovers, self.partings = ForgottenTotals(), HandoverTotals(), PartingTotals()
         self.running, self.media = RunningSpeed(), MediaTotals()
@@ -123,7 +103,7 @@ class RequestTotals:
                 self._take_prompt(number, line)
             elif hot is _STOP_LINE:
                 slot = _slot(line)
-                busy.discard(slot)
+                busy.end(slot)
                 self.turns.end(slot)
                 self._take_stop(number, line, slot)
             elif hot is _PICK:
@@ -144,29 +124,15 @@ class RequestTotals:
             else:
                 self._take_other(number, line, hot)
         self._pick = pick
-        self._prefill.add(self._prefill_new)
-        self._decode.add(self._decode_new)
-        self._prompts_ms.add(ms for ms, _ in self._prompts_new)
-        self._prompts_tokens.add(tokens for _, tokens in self._prompts_new)
-        self._prompts_new.clear()
-        self._prefill_new.clear()
-        self._decode_new.clear()
+        self._speeds.settle()
 
     @property
     def taken_twice(self) -> bool:
-        """Whether a slot was often given work while it worked: lines of two servers. A hole in a log does it once."""
-        return any(times > _MOST_TWICE and times >= _TWICE * self._begun for times in self._taken_twice.values())
+        """Whether a slot was often given work while it worked: lines of two servers."""
+        return self._busy.taken_twice
 
     def _begin(self, slot: bytes) -> None:
-        busy = self._busy
-        self._begun += 1
-        if slot in busy:
-            self._taken_twice[slot] = self._taken_twice.get(slot, 0) + 1
-        elif (others := len(busy)) < _SLOTS:
-            self._others[slot] = others
-            busy.add(slot)
-            if self._most_busy is None or others >= self._most_busy:
-                self._most_busy = others + 1
+        self._busy.begin(slot)
         self._computed = self._stopped = None
 
     def _take_old(self, number: int, line: bytes) -> None:
@@ -175,7 +141,7 @@ class RequestTotals:
             self._take_prompt(number, line)
         elif b"eval time" in line:
             self._take_generation(line)
-            if self._computed is not None and len(self._computed_by_slot) < _SLOTS:
+            if self._computed is not None and len(self._computed_by_slot) < MOST_SLOTS:
                 self._computed_by_slot[slot] = self._computed
             self._computed = None
         elif b"is processing" in line:
@@ -183,7 +149,7 @@ class RequestTotals:
             self.turns.launch(number, line, slot)
             self._computed_by_slot.pop(slot, None)
         else:
-            self._busy.discard(slot)
+            self._busy.end(slot)
             computed, match = self._computed_by_slot.pop(slot, None), _RELEASED.search(line)
             if kept := _UNKEPT.search(line):
                 self._released += 1
@@ -223,7 +189,7 @@ class RequestTotals:
             self._follow_stop(number, line, *self._stopped)
         if ms > self._slowest:
             self._slowest, self._example = ms, Line(number, quote(line))
-        if ms > self._slowest_beside and (self._most_busy or 0) > 1 and self._others.get(_slot(line)):
+        if ms > self._slowest_beside and (self._busy.most or 0) > 1 and self._busy.had_others(_slot(line)):
             self._slowest_beside, self._example_beside = ms, Line(number, quote(line))
 
     def _follow_stop(self, number: int, line: bytes, stopped_at: int, length: int, task: bytes) -> None:
@@ -254,16 +220,8 @@ class RequestTotals:
         self._prompt_tokens += prompt_tokens
         self._predicted_ms += ms
         self._predicted_tokens += tokens
-        self._prompts_new.append(prompt)
-        with_media, self.media.is_new = self.media.is_new, False
-        if prompt_tokens >= MIN_PROMPT and prompt_ms > 0 and not with_media:
-            self._prefill_new.append(1e3 * prompt_tokens / prompt_ms)
-            if self._first is None:
-                self._first = prompt_tokens, prompt_ms
-            self._long_tokens += prompt_tokens
-            self._long_ms += prompt_ms
-        if tokens > 1 and ms > 0:
-            self._decode_new.append(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
+        self._speeds.add(prompt, (ms, tokens), with_media=self.media.is_new)
+        self.media.is_new = False
 
     def _leave_out(self) -> None:
         """What the line belongs to: a request whose time is ``nan``, say."""
@@ -302,7 +260,7 @@ class RequestTotals:
         """What they add up to; None without a finished request."""
         if not self._requests:
             return None
-        shares = (0.1, 0.5, 0.9)
+        speeds = self._speeds
         return RequestTimings(
             requests=self._requests,
             prompt_tokens=self._prompt_tokens,
@@ -310,28 +268,24 @@ class RequestTotals:
             predicted_tokens=self._predicted_tokens,
             predicted_ms=round(self._predicted_ms, 2),
             cached_tokens=self._cached,
-            prefill_tokens_per_s=_three(self._prefill.at(shares)),
-            decode_tokens_per_s=_three(self._decode.at(shares)),
-            most_busy_slots=self._most_busy,
+            prefill_tokens_per_s=speeds.prefill,
+            decode_tokens_per_s=speeds.decode,
+            most_busy_slots=self._busy.most,
             example=self._example,
             example_beside=self._example_beside,
             drafted_tokens=self._drafted,
             accepted_tokens=self._accepted,
-            long_prompt_tokens=self._long_tokens,
-            long_prompt_ms=round(self._long_ms, 2),
-            first_prompt=self._first,
+            long_prompt_tokens=speeds.long_tokens,
+            long_prompt_ms=round(speeds.long_ms, 2),
+            first_prompt=speeds.first,
             held_tokens=self._held,
             released=self._released,
             unkept=self._unkept,
             unkept_line=self._unkept_line,
-            prompt_ms_spread=self._prompts_ms.spread(),
-            prompt_tokens_spread=self._prompts_tokens.spread(),
+            prompt_ms_spread=speeds.prompt_ms_spread,
+            prompt_tokens_spread=speeds.prompt_tokens_spread,
             turns=self.turns.story(),
         )
-
-
-def _three(found: tuple[float, ...] | None) -> tuple[float, float, float] | None:
-    return None if found is None else (found[0], found[1], found[2])
 
 
 def _slot(line: bytes) -> bytes:

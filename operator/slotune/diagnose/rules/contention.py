@@ -12,7 +12,7 @@ from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.rules import work
 from slotune.diagnose.symptoms import ProbeFacts, Symptoms
-from slotune.llama.log_requests import MIN_PROMPT
+from slotune.llama.log_speeds import MIN_PROMPT
 from slotune.llama.log_story import RequestTimings
 from slotune.verdict.promise import Promise
 

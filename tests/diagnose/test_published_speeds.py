@@ -24,6 +24,7 @@ from tests.diagnose.rules.building import ask
 MODELS = {
     # parameters, MiB on the GPU and of the input table, layers and output, widths, KiB of cache a token, experts
     "7B Q4_0": ("6.74 B", 3577.61, 70.31, 33, 4096, 32000, 512, 0, 0),
+    "7B Q3_K_S": ("6.74 B", 2762.3, 53.71, 33, 4096, 32000, 512, 0, 0),
     "8B Q4_K_M": ("8.03 B", 4403.49, 281.81, 33, 4096, 128256, 128, 0, 0),
     "8B F16": ("8.03 B", 14315.02, 1002.0, 33, 4096, 128256, 128, 0, 0),
     "3B Q4_K_M": ("3.21 B", 1918.35, 308.23, 29, 3072, 128256, 112, 0, 0),
@@ -59,6 +60,7 @@ CUDA|NVIDIA H100 PCIe|81000|1|7B Q4_0|133.77|4868.59
 CUDA|NVIDIA H100 PCIe|81000|1|70B Q4_K_M|25.88|855.73
 CUDA|NVIDIA RTX PRO 6000 Blackwell Workstation Edition|97250|1|7B Q4_0|278.95|16634.04
 CUDA|Tesla P40|24438|1|7B Q4_0|56.79|912.41
+CUDA|Tesla P40|24438|1|7B Q3_K_S|30.93|583.04
 CUDA|NVIDIA GB10|122504|1|gpt-oss 20B|90.06|3713.75
 Vulkan|NVIDIA GeForce RTX 4090|24080|1|3B Q4_K_M|334.67|20323.29
 Vulkan|NVIDIA GeForce RTX 4090|24080|1|1B Q4_K_M|762.37|18709.17

@@ -11,7 +11,7 @@ from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Undecided
 from slotune.diagnose.roofline import Roofline, roofline_of, usual_step_s
 from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
-from slotune.diagnose.rules.reached import times_the_usual
+from slotune.diagnose.rules.reached import times_for_few_bits, times_the_usual
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["ABOVE_ROOFLINE", "ENTRIES", "RULES", "is_above_roofline", "speed_lost"]
@@ -67,7 +67,8 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
         return Undecided("--probe: the speed of one request alone")
     # Devices that share each matrix wait for each other: of these, one alone is what is sure.
     step, floor = 1 / seen.tokens_per_s, roofline.devices.at_once * roofline.devices.slower_reading / at_most
-    usual = usual_step_s(floor * times_the_usual(symptoms, roofline), _layers(symptoms))
+    times = times_the_usual(symptoms, roofline) * times_for_few_bits(roofline)
+    usual = usual_step_s(floor * times, _layers(symptoms))
     if step <= usual and roofline.decode.needs is not None:
         return Undecided(roofline.decode.needs)
     if step <= usual:

@@ -15,7 +15,7 @@ from slotune.diagnose.rules.layers import on_host
 from slotune.diagnose.rules.placement import Backend, backend_of
 from slotune.diagnose.rules.reached import times_the_usual
 from slotune.diagnose.symptoms import Symptoms
-from slotune.llama.log_requests import MIN_PROMPT
+from slotune.llama.log_speeds import MIN_PROMPT
 
 __all__ = ["ENTRIES", "RULES", "time_lost"]
 

@@ -151,7 +151,7 @@ def test_of_unequal_devices_the_slowest_is_what_has_to_be_reached():
     assert looked_at.gpu.bandwidth_bytes_per_s == 1008e9, "whichever comes first"
 
 
-@pytest.mark.parametrize("name", ["GPU 00000000:01:00.0", "GPU 0", "NVIDIA GeForce ..."])
+@pytest.mark.parametrize("name", ["GPU 00000000:01:00.0", "GPU 0", "NVIDIA GeForce ...", "NVIDIA GeForce RTX 3080 ..."])
 def test_a_device_that_nvidia_smi_does_not_name_whole_is_named_by_others(name: str):
     cut = DeviceFacts(name, samples=1)
     found = devices_of(Symptoms("chat", device=cut, log=named("NVIDIA GeForce RTX 4090")))

@@ -30,6 +30,13 @@ WINDOWS = """\
 |    0   N/A  N/A            1648    C+G   C:\\Windows\\System32\\dwm.exe             N/A      |
 |    0   N/A  N/A            9648      C   ...p\\build\\bin\\Release\\llama-server.exe N/A      |
 """
+NEW = """\
+| NVIDIA-SMI 610.43.03              KMD Version: 610.43.03     CUDA UMD Version: 13.3     |
++-----------------------------------------+------------------------+----------------------+
+|   0  NVIDIA GeForce RTX 3080 ...    Off |   00000000:01:00.0 Off |                  N/A |
+| N/A   40C    P0            751W /   80W |      14MiB /  16384MiB |      6%      Default |
+|    0   N/A  N/A           22790      C   /app/llama-server                          10MiB |
+"""
 VIRTUAL = OLD.replace("NVIDIA GeForce ...  Off ", "GRID T4-8Q          On  ").replace(
     "| 53%   71C    P2   220W / 350W |", "| N/A   N/A    P8    N/A /  N/A |"
 )
@@ -41,9 +48,10 @@ VIRTUAL = OLD.replace("NVIDIA GeForce ...  Off ", "GRID T4-8Q          On  ").re
         (HOST_MEMORY, "NVIDIA GB10: 68 °C, 38 W"),
         (OLD, "NVIDIA GeForce ...: 19,211 of 24,268 MiB used, 71 °C, 220 W"),
         (WINDOWS, "NVIDIA GeForce RTX 4090: 21,211 of 24,564 MiB used, 52 °C, 120 W"),
+        (NEW, "NVIDIA GeForce RTX 3080 ...: 14 of 16,384 MiB used, 40 °C, 751 W"),
         (VIRTUAL, "GRID T4-8Q: 19,211 of 24,268 MiB used"),
     ],
-    ids=["memory of the host", "driver 470", "Windows", "a virtual GPU"],
+    ids=["memory of the host", "driver 470", "Windows", "driver 610", "a virtual GPU"],
 )
 def test_the_table_of_every_driver_and_system_is_read(text: str, line: str) -> None:
     got = parse_nvidia_smi(text)

@@ -139,6 +139,15 @@ def test_what_is_only_worth_knowing_leaves_nothing_to_change_and_is_told_briefly
     assert "Try first" not in text
 
 
+def test_a_router_says_that_it_is_one_and_asks_for_nothing() -> None:
+    router = replace(LOG, router="it is llama-server's router, and its child has a block of its own: port 41000")
+    told = examined(Symptoms("chat.log", log=router), clear(Item.BUILD, "it is new"), undecided(Item.GPU, "-lv 4"))
+    text = " ".join(said(told).split())
+    assert "but it is llama-server's router, and its child has a block of its own: port 41000" in text
+    assert "-lv 4, with" not in text
+    assert "What would decide" not in text
+
+
 def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
     text = said(examined(Symptoms("chat.log", log=LOG)))
     assert "nothing to change" not in text

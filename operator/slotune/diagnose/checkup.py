@@ -135,7 +135,7 @@ def _unseen(symptoms: Symptoms) -> str:
         return "the server answered no question"
     if not was_asked and log is None:
         return "neither its log was read nor the server asked"
-    return ""
+    return "" if log is None else log.router
 
 
 def _left_alone(server: ServerLook) -> bool:

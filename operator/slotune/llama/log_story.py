@@ -278,6 +278,8 @@ class LogStory:
     """Lines that only llama.cpp writes, in llama-server or another program."""
     mixed: bool = False
     """Two servers' lines are mixed: then nothing else is told but how long it is."""
+    router: str = ""
+    """That it is llama-server's router, and where its children's lines are; empty: it is none."""
     notes: tuple[str, ...] = ()
     """What could not be read in it, in words that go behind its name."""
 

@@ -32,7 +32,7 @@ _SPAWNED = re.compile(_SPAWNS + rb"([^\s\"\\]{1,200}) on port (\d{2,5})")
 _CHILD = re.compile(r"(?:^port |:)(\d{2,5})(?=/|$)")
 """How the name of one has its port."""
 
-ROUTER: Final = "it is llama-server's router, which loads no model of its own"
+_ROUTER: Final = "it is llama-server's router, which loads no model of its own"
 
 BLOCK: Final = 1 << 20
 """Bytes that are looked at together."""
@@ -126,7 +126,7 @@ class LogReader:
         begins = f"{pod}:" if pod else "port "
         children = [stories[one].source for one in stories if one.startswith(begins) and _CHILD.search(one)]
         where = f"a block of its own: {', '.join(children)}" if children else "lines that are not in this log"
-        return replace(story, notes=(*story.notes, f"{ROUTER}, and each of its children has {where}"))
+        return replace(story, router=f"{_ROUTER}, and each of its children has {where}")
 
     def _find_line_ends(self) -> None:
         """Of old Macs, and of who copied a terminal, where the first block has no other."""

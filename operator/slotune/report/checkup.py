@@ -85,6 +85,8 @@ def _server(one: Examined, width: int, *, everything: bool) -> list[Text]:
         blocks += [Text(), *_finding(number, finding, width)]
     if briefly := [finding for finding in checkup.findings if finding.severity is Severity.INFO]:
         blocks += [Text(), Text("Worth knowing", "bold"), *(_brief(finding, width) for finding in briefly)]
+    if one.symptoms.log is not None and one.symptoms.log.router and not everything:
+        return blocks  # what is not known of it is known of its children
     blocks += _sections(one.sections, width, everything=everything)
     if everything:
         return [*blocks, *whole_list(checkup, one.symptoms, width)]

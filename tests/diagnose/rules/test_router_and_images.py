@@ -191,23 +191,23 @@ def test_children_that_serve_at_the_same_time_are_told_apart() -> None:
 def test_a_router_says_that_it_is_one_and_where_its_children_are() -> None:
     first = [*spawned("0.10", "gemma", 41000), *served("gemma", 41000, 30, 49)]
     router, child_of_it = read("".join([*ROUTER, *first]))
-    (note,) = router.notes
-    assert "it is llama-server's router, which loads no model of its own" in note
-    assert "a block of its own: port 41000 (gemma)" in note
-    assert child_of_it.notes == ()
+    assert "it is llama-server's router, which loads no model of its own" in router.router
+    assert router.router.endswith("a block of its own: port 41000 (gemma)")
+    assert child_of_it.router == ""
+    checkup = check_up(of(log=router), ALL_RULES)
+    assert (checkup.doubt, checkup.is_healthy) == (router.router, None)
 
 
 def test_routers_in_two_pods_have_each_its_own_children() -> None:
     lines = [*ROUTER, *spawned("0.10", "gemma", 41000), *served("gemma", 41000, 3, 49)]
     both = "".join(f"[pod/{pod}/llama] {line}" for pod in ("chat-1", "chat-2") for line in lines)
-    told = {story.source: story.notes for story in read(both)}
-    assert told["chat-2"][0].endswith("a block of its own: chat-2:41000 (gemma)")
+    told = {story.source: story.router for story in read(both)}
+    assert told["chat-2"].endswith("a block of its own: chat-2:41000 (gemma)")
 
 
 def test_a_router_whose_childrens_lines_are_elsewhere_says_so() -> None:
     (router,) = read("".join([*ROUTER, *spawned("0.10", "gemma", 41000)]))
-    (note,) = router.notes
-    assert "has lines that are not in this log" in note
+    assert router.router.endswith("has lines that are not in this log")
 
 
 def test_a_router_says_so_as_other_builds_do() -> None:
@@ -216,7 +216,7 @@ def test_a_router_says_so_as_other_builds_do() -> None:
         "0.00.210.000 I srv  llama_server: starting router server, no model will be loaded in this process\n",
     ]
     (router,) = read("".join(lines))
-    assert len(router.notes) == 1
+    assert router.router
 
 
 @pytest.mark.parametrize("image", [True, False], ids=["images", "text alone"])

@@ -27,6 +27,10 @@ LOGS = Path(__file__).parent / "logs"
         ("ggml_vulkan: 0 = NVIDIA GeForce RTX 2060 (NVIDIA) | uma: 0 | fp16: 1", ("NVIDIA GeForce RTX 2060",)),
         ("ggml_vulkan: 0 = llvmpipe (LLVM 15.0.7, 256 bits) (llvmpipe) | uma: 1 | fp16: 1", ()),
         ("ggml_metal_init: found device: Apple M1 Max", ("Apple M1 Max",)),
+        # Back ends whose device has no number (ggml-org/llama.cpp#9786).
+        ("llama_new_context_with_model:       CANN compute buffer size =  1260.50 MiB", ("CANN",)),
+        ("llama_context:      Metal compute buffer size =   517.00 MiB", ("Metal",)),
+        ("llama_context:  Vulkan_Host compute buffer size =    20.00 MiB", ()),
         ("  - CUDA0   : NVIDIA L4 (22565 MiB, 22317 MiB free)", ("NVIDIA L4",)),
         ("  - CPU     : AMD EPYC 7B13 (64000 MiB, 60000 MiB free)", ()),
         ("|   - CUDA0 (L4)           | 22565 = 21000 + (1000 =   500 +     300 +     200) +         565 |", ("L4",)),

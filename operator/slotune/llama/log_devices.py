@@ -35,7 +35,7 @@ _NAMED: Final = (
     r"\| *\d+\| *\[(?:level_zero|opencl):gpu:\d+\]\| *(?P<sycl>[^|\n]+?) *\|",
 )
 _COUNTED: Final = rf"[Ff]ound (?P<count>[1-9]\d*) (?P<kind>{_KINDS}) devices"
-_BUFFER: Final = rf"(?P<buffer>(?:{_KINDS})\d+) +(?:compute|KV|RS|model) buffer size ="
+_BUFFER: Final = rf"(?P<buffer>(?:{_KINDS})\d*) +(?:compute|KV|RS|model) buffer size ="
 """A buffer on a device: what is there when the log was cut, or kept at a low verbosity, before the rest."""
 DEVICE_LINE: Final = "|".join(re.sub(r"\?P<\w+>", "?:", words) for words in (*_NAMED, _COUNTED, _BUFFER))
 """Matches a line that names a device, or says how many there are."""

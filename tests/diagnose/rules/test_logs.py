@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slotune.diagnose.finding import Severity
 from slotune.diagnose.rules.logs import RULES
 from slotune.llama.log_story import Line, LogStory, Seen, Topic
 from slotune.llama.log_stream import LogReader
@@ -69,6 +70,12 @@ def test_what_lines_cost_is_not_counted_where_nobody_says_how_many_shared_a_step
 def test_lines_that_no_answer_is_known_for_do_not_count_as_its_cost() -> None:
     share = found(RULES, "SLT080", of(log=debugged(1, rounds=1, loading=50_000))).cost.speed_share
     assert share == pytest.approx(30 * 100 * 20e-6 / 4)
+
+
+def test_a_few_such_lines_in_a_log_of_another_level_are_no_alarm() -> None:
+    lines = Seen(13, Line(12, PROMPT), Line(90, PROMPT))
+    found(RULES, "SLT080", of(log=log({Topic.DEBUG_LINE: lines}, timings(), verbosity=5)), Severity.INFO)
+    found(RULES, "SLT080", of(log=log({Topic.DEBUG_LINE: lines}, verbosity=5)))
 
 
 @pytest.mark.parametrize("flags", [("-v",), ("--verbose",), ("-lv", "5"), ("--verbosity", "9")])

@@ -7,7 +7,7 @@ from typing import Final
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
-from slotune.diagnose.finding import Clear, Cost, Finding, Undecided
+from slotune.diagnose.finding import Clear, Cost, Finding, Severity, Undecided
 from slotune.diagnose.request_cost import Precision, request_cost_of
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
@@ -42,7 +42,8 @@ MOST_LINES: Final = 30
 def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
     log = symptoms.log
     if log is not None and (log.count(Topic.DEBUG_LINE) or (log.verbosity or 0) >= DEBUG):
-        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),), cost=_cost(symptoms, log))
+        severity = Severity.INFO if _is_remnant(log) else Severity.WARNING
+        return Finding(DEBUG_LOGGING, _said(log), (_shown(log),), severity, cost=_cost(symptoms, log))
     if log is not None and log.verbosity is not None:
         return Clear(f"the log has no line that only -lv {DEBUG} would print")
     verbose, level = settings.stated(symptoms, "-v"), settings.number(symptoms, "-lv", DEFAULT)
@@ -52,6 +53,12 @@ def _debug(symptoms: Symptoms) -> Finding | Clear | Undecided:
         return Undecided(f"--log FILE, or {settings.ITS_ARGUMENTS}")
     words = f"messages are printed up to level {level.value}"
     return Finding(DEBUG_LOGGING, words, (level.evidence,)) if level.value >= DEBUG else Clear(words, (level.evidence,))
+
+
+def _is_remnant(log: LogStory) -> bool:
+    """Whether there are fewer such lines than tokens of answers: -lv 5 prints many for each, so most of the log is of
+    another level."""
+    return log.requests is not None and 0 < log.count(Topic.DEBUG_LINE) < log.requests.predicted_tokens
 
 
 def _said(log: LogStory) -> str:

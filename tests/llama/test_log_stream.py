@@ -602,6 +602,8 @@ def test_nothing_of_a_real_prompt_is_in_the_story_of_a_debug_log() -> None:
     [
         ("INFO 11-29 [loggers.py:1] Engine 000: Avg prompt throughput: 5.0 tokens/s\n", "vLLM"),
         ('time=2026-11-29T01:02:03.4Z level=INFO source=routes.go:1158 msg="server config"\n', "Ollama"),
+        # lmstudio-ai/lmstudio-bug-tracker#1229: what its own engine writes, without a line of llama-server's.
+        ("2025-11-14 03:14:05  [INFO]\n [lab/model-q8_0.gguf] Prompt processing progress: 5.8%\n", "LM Studio"),
         ("[2026-11-29] Prefill batch. #new-seq: 1\n", "SGLang"),
         ("llama_perf_context_print: load time = 1 ms\n", "a program of llama.cpp's other than llama-server"),
         ("perplexity: calculating perplexity over 16 chunks\nllama_perf_context_print: x\n", "llama-perplexity"),

@@ -54,7 +54,10 @@ _PROGRAMS: Final = (
 )
 _HOSTS: Final = (
     ("the log of Ollama", rb"source=\w+\.go:\d+|\[GIN\] \d{4}/|msg=\"?(?:inference compute|starting llama)"),
-    ("the log of LM Studio", rb"\[LM ?STUDIO SERVER\]"),
+    (
+        "the log of LM Studio",
+        rb"\[LM ?STUDIO SERVER\]|\[LMSInternal\]|\] Prompt processing progress: \d+\.\d%|\] Generated prediction: +\{",
+    ),
 )
 _PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE | re.IGNORECASE)) for name, pattern in _PROGRAMS)
 

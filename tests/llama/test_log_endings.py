@@ -56,6 +56,8 @@ def read(text: str) -> LogStory:
         (VULKAN, FailureClass.OUT_OF_MEMORY_RUNTIME, "under load (353 MiB were refused)"),
         (METAL, FailureClass.OUT_OF_MEMORY_RUNTIME, "GPU memory ran out under load"),
         (ROCM.replace("out of memory", "illegal memory access"), FailureClass.CRASHED, "ROCm error: illegal memory"),
+        # What a library prints without a line end leaves blanks in front.
+        (ROCM.replace("0.41.894.173 E ROCm", " ROCm"), FailureClass.OUT_OF_MEMORY_RUNTIME, "GPU memory ran out"),
         (LOST, FailureClass.CRASHED, "gave the GPU up"),
         ("E ggml_vulkan: device lost on Vulkan0\n", FailureClass.CRASHED, "gave the GPU up"),
         (

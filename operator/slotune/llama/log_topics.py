@@ -83,7 +83,7 @@ _OURS = re.compile(
     rb"|error while handling (?:argument|environment variable) "
     rb"|using config file: |slotune engine: |(?:\S*: ?)?GGML_ASSERT[(:]|GGML_ABORT"
     rb"| *current device: -?\d+, in function |terminate called after throwing"
-    rb"|(?:\S*: )?(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
+    rb"|(?:\S*: | *)(?:CUDA|ROCm|HIP|MUSA|SYCL) error\b"
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / |draft acceptance"
     rb"|(?:image|audio)(?: slice|/slice)? (?:en|de)coded\b"
     rb"|build: \d+ \(|couldn't bind to server socket: |llama server listening|HTTP server"

@@ -163,6 +163,18 @@ def test_a_cause_that_could_not_be_counted_is_not_taken_for_a_small_one_unless_i
     assert order([possible, tiny, large]) == (large, tiny, possible)
 
 
+@pytest.mark.parametrize("symptom", [12, 13])
+@pytest.mark.parametrize("cause", [1, 2, 3, 10, 85])
+def test_a_named_cause_comes_before_the_symptom_that_counts_it_and_behind_what_explains_more(
+    symptom: int, cause: int
+) -> None:
+    counted = finding(symptom, Item.KERNELS, cost=Cost(speed_share=0.4))
+    named = finding(cause, Item.DEVICE)
+    less, more = (finding(80, Item.LOGGING, cost=Cost(speed_share=share)) for share in (0.3, 0.9))
+    assert order([less, counted, named, more]) == (more, named, counted, less)
+    assert order([less, named]) == (less, named), "without it nobody knows how much it explains"
+
+
 def test_refused_requests_count_like_time() -> None:
     few, many = finding(31, Item.MEMORY, cost=Cost(refused_share=0.02)), finding(36, Item.MEMORY)
     most = finding(32, Item.MEMORY, cost=Cost(refused_share=0.6))

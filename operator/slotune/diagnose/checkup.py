@@ -148,6 +148,10 @@ FAILING: Final = frozenset(
     | {entry.id for entry in failure_entries.ENTRIES}
 )
 """Entries by which requests are refused, cut off or lost, not only slow: who gets no answer is not served by speed."""
+SYMPTOMS: Final = frozenset({"SLT012", "SLT013"})
+"""Entries that count how far the device is from its bound, and name nothing that keeps it there."""
+NAMED: Final = frozenset({"SLT001", "SLT002", "SLT003", "SLT010", "SLT085"})
+"""Entries of what keeps it there: parts on the CPU, a missing kernel, a device that is slowed."""
 UNCOUNTED: Final = 0.1
 """The share that a cause counts for whose own nobody could count: what calls a part of the time large elsewhere."""
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -159,21 +163,28 @@ def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
     That a share could not be counted does not make it small: a cause that is certain or likely then stands where
     :data:`UNCOUNTED` would, behind those that are known to explain as much; one that is merely possible comes last.
+    What a symptom counts, the cause that is found beside it explains, so that one comes before it.
     """
     items = list(Item)
+    seen = max((_explains(one) for one in findings if one.id in SYMPTOMS), default=0.0)
     return tuple(
         sorted(
             findings,
             key=lambda one: (
                 _RANK[one.severity],
                 one.id not in FAILING,
-                -_explains(one),
+                -max(_explains(one), seen if _is_named(one) else -1.0),
+                one.id in SYMPTOMS,
                 one.cost.weight < 0,
                 items.index(one.entry.item),
                 one.id,
             ),
         )
     )
+
+
+def _is_named(finding: Finding) -> bool:
+    return finding.id in NAMED and finding.confidence is not Confidence.POSSIBLE
 
 
 def _explains(finding: Finding) -> float:

@@ -66,7 +66,6 @@ class Topic(enum.StrEnum):
     """An input for embedding or ranking that is longer than a physical batch, and refused."""
     TRUNCATED = "Truncated"
     CONTEXT_SHIFTED = "ContextShifted"
-    CANCELLED = "Cancelled"
     SPECULATION_FAILED = "SpeculationFailed"
     OUT_OF_MEMORY = "OutOfMemory"
     COMPUTE_FAILED = "ComputeFailed"

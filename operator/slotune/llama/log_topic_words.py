@@ -49,7 +49,6 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
     (Topic.CONTEXT_EXCEEDED, rb"exceeds? the available context size|is larger than the max context size"),
     (Topic.INPUT_TOO_LARGE, rb"is too large to process\. increase the physical batch size"),
     (Topic.CONTEXT_SHIFTED, rb"slot context shift(?:, n_keep|\Z)"),
-    (Topic.CANCELLED, rb"cancel task, id_task"),
     (
         Topic.SPECULATION_FAILED,
         rb"failed to initialize speculative decoding context|speculative decoding not supported",

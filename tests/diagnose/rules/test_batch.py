@@ -265,6 +265,7 @@ def test_a_prompt_alone_explains_what_it_takes_alone_and_not_the_whole_wait() ->
     said = found(RULES, "SLT024", beside(crowd(3990, 1600.0), promise=Promise(0.3)))
     assert said.cost.ttft_s == pytest.approx(0.399, rel=0.006)  # lengths are kept to half a percent
     assert said.cost.ttft_share == pytest.approx(0.399 / 1.7, rel=0.01)
+    assert said.confidence is Confidence.LIKELY
 
 
 def test_a_prompt_can_not_take_longer_alone_than_it_took_beside_others() -> None:

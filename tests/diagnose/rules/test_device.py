@@ -69,6 +69,7 @@ def test_without_a_gpu_there_is_none_to_throttle() -> None:
 def test_a_neighbour_that_costs_nothing_visible_is_worth_knowing() -> None:
     got = found(RULES, "SLT086", of(device=watched(others=1, others_memory_bytes=1310 * MIB)), Severity.INFO)
     assert got.sentence == "another process computes on NVIDIA L4 and holds 1,310 MiB"
+    assert got.confidence is Confidence.POSSIBLE
 
 
 def test_a_neighbour_whose_memory_is_missing_for_layers_costs() -> None:
@@ -76,6 +77,7 @@ def test_a_neighbour_whose_memory_is_missing_for_layers_costs() -> None:
     crowd = watched(others=2, others_memory_bytes=9000 * MIB)
     got = found(RULES, "SLT086", of(device=crowd, log=log(facts=facts)))
     assert "2 other processes compute on NVIDIA L4 and hold 9,000 MiB" in got.sentence
+    assert got.confidence is Confidence.LIKELY
     found(RULES, "SLT086", of(device=crowd, log=log({Topic.OUT_OF_MEMORY: 1})))
 
 

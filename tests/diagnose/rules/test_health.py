@@ -159,7 +159,12 @@ def test_the_reason_in_the_log_goes_with_the_restarts_of_the_pod() -> None:
 
 
 def test_several_starts_in_a_log_may_be_somebodys_doing() -> None:
-    found(RULES, "SLT111", of(log=log(starts=3)), Severity.INFO)
+    assert found(RULES, "SLT111", of(log=log(starts=3)), Severity.INFO).confidence is Confidence.POSSIBLE
+
+
+def test_a_start_that_failed_again_is_critical_until_one_came_up() -> None:
+    found(RULES, "SLT111", of(log=log(starts=3, **failed())), Severity.CRITICAL)
+    found(RULES, "SLT111", of(log=log(starts=3, facts={"ready": True}, **failed())))
 
 
 def test_one_start_and_no_restart_is_healthy() -> None:

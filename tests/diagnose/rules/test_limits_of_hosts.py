@@ -10,11 +10,11 @@ import pytest
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.host import HostFacts
 from slotune.diagnose.symptoms import ServerLook, Symptoms
-from slotune.llama.log_story import Line, Topic
+from slotune.llama.log_story import Topic
 from slotune.llama.server_answers import ModelMeta
 from slotune.load.nvidia_smi import DeviceSnapshot
 from slotune.load.process_memory import MemoryLook
-from tests.diagnose.rules.building import SLOWEST, log, metrics, of, pod, probe, server, timings
+from tests.diagnose.rules.building import log, metrics, of, pod, probe, server, timings
 from tests.diagnose.rules.limits import (
     CERTAIN,
     CLEAR,
@@ -35,13 +35,6 @@ MOUNT = Evidence(Source.EVENT, "FailedMount: MountVolume.SetUp failed for volume
 
 
 # Servers of which one number is given
-
-
-def stalled(tokens: int = 1600, seconds: float = 8.0, slowest: float = 4.0) -> Symptoms:
-    example = Line(77, SLOWEST.format(ms=1e3 * seconds, tokens=tokens))
-    speeds = (slowest, 45.0, 50.0)
-    requests = timings(decode_tokens_per_s=speeds, example=example, example_beside=example)
-    return of(log=log(requests=requests, facts={"batch_size": 2048}))
 
 
 def killed(ago_s: float) -> Symptoms:

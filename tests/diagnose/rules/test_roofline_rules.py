@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from slotune.diagnose.finding import Undecided
+from slotune.diagnose.finding import Confidence, Undecided
 from slotune.diagnose.rules import decode, prefill
 from slotune.diagnose.symptoms import GPUFacts, PodFacts, ProbeFacts, Symptoms
 from slotune.llama.model_facts import LayerCache, ModelFacts
@@ -37,6 +37,14 @@ def test_the_context_that_a_slot_may_hold_decides_nothing(context: int) -> None:
     assert is_clear(decode.RULES, "SLT012", of(Asked(400, 200, 110), context=context))
     slow = found(decode.RULES, "SLT012", of(Asked(400, 200, 30), context=context))
     assert "33 ms alone, though NVIDIA GeForce RTX 4090 can read what it needs in 5 ms" in slow.sentence
+
+
+def test_what_is_far_below_the_bound_of_a_dense_model_is_possible_where_it_may_be_none() -> None:
+    model = replace(MODEL, active_weights_bytes=MODEL.weights_bytes)
+    slow = replace(of(Asked(400, 200, 30)), model=model)
+    assert found(decode.RULES, "SLT012", slow).confidence is Confidence.LIKELY
+    unknown = of(Asked(400, 200, 30), experts="?")
+    assert found(decode.RULES, "SLT012", unknown).confidence is Confidence.POSSIBLE
 
 
 def test_guesses_that_came_true_do_not_hide_a_slow_step() -> None:

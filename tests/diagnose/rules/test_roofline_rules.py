@@ -61,6 +61,14 @@ def test_several_gpus_are_not_accused_of_waiting_for_each_other(split: str) -> N
     assert is_clear(decode.RULES, "SLT012", symptoms)
 
 
+@pytest.mark.parametrize(("split", "words"), [("layer", None), ("row", "-sm row"), ("tensor", "-sm tensor")])
+def test_the_link_between_gpus_that_share_each_matrix_is_named_first(split: str, words: str | None) -> None:
+    pod = PodFacts("p", args=("llama-server", "-sm", split), gpus=2)
+    symptoms = replace(of(Asked(400, 200, 12), devices=(), model=""), model=MODEL, gpu=GPUFacts("NVIDIA L4"), pod=pod)
+    first = found(decode.RULES, "SLT012", symptoms).first
+    assert first is None if words is None else first is not None and f"with {words} the GPUs exchange" in first
+
+
 def test_cards_of_one_name_are_held_against_the_slowest_that_it_may_be() -> None:
     """GDDR6 of 448 GB/s or GDDR6X of 608: 25 ms a token would be long for the second."""
     devices = ("NVIDIA GeForce RTX 3060 Ti",)

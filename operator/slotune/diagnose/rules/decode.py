@@ -79,6 +79,18 @@ def _step(symptoms: Symptoms, roofline: Roofline, at_most: float) -> Finding | C
         (seen.evidence, *roofline.evidence),
         confidence=Confidence.POSSIBLE if roofline.decode.is_least else Confidence.LIKELY,
         cost=Cost(speed_share=1 - usual / step),
+        first=_first(roofline),
+    )
+
+
+def _first(roofline: Roofline) -> str | None:
+    """Where several GPUs share each matrix, the link between them comes before anything else."""
+    split = roofline.devices.split
+    if split not in ("row", "tensor"):
+        return None
+    return (
+        f"Compare with -sm layer: with -sm {split} the GPUs exchange parts of every layer, over whatever links them. "
+        "Then look for layers on the CPU and missing kernels in a log with -lv 4."
     )
 
 

@@ -64,6 +64,8 @@ class Topic(enum.StrEnum):
     CONTEXT_EXCEEDED = "ContextExceeded"
     INPUT_TOO_LARGE = "InputTooLarge"
     """An input for embedding or ranking that is longer than a physical batch, and refused."""
+    REQUEST_REFUSED = "RequestRefused"
+    """A request that got an error for a reason that is no other topic's."""
     TRUNCATED = "Truncated"
     CONTEXT_SHIFTED = "ContextShifted"
     SPECULATION_FAILED = "SpeculationFailed"

@@ -48,6 +48,13 @@ TOPIC_WORDS: Final[tuple[tuple[Topic, bytes], ...]] = (
     ),
     (Topic.CONTEXT_EXCEEDED, rb"exceeds? the available context size|is larger than the max context size"),
     (Topic.INPUT_TOO_LARGE, rb"is too large to process\. increase the physical batch size"),
+    (
+        Topic.REQUEST_REFUSED,
+        (
+            rb"send_error: task id = +-?\d+, error: (?!.{0,40}(?:exceeds? the available context|is larger than the max"
+            rb"|too large to process|Context size has been exceeded|Compute error|Invalid input batch))"
+        ),
+    ),
     (Topic.CONTEXT_SHIFTED, rb"slot context shift(?:, n_keep|\Z)"),
     (
         Topic.SPECULATION_FAILED,

@@ -9,7 +9,7 @@ from slotune.diagnose.checkup import Rule
 from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules import computing, ending, wedged
+from slotune.diagnose.rules import computing, ending, refused, wedged
 from slotune.diagnose.rules.placement import fact, heard, said, shown, stated
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.rules.told_failures import quoted_end
@@ -152,6 +152,7 @@ ENTRIES: Final = (
     CONFIG_FILE_BEHIND_FLAGS,
     ending.ENDED,
     computing.COMPUTE_FAILS,
+    refused.REQUESTS_REFUSED,
     ending.KILLED_BY_PROBE,
 )
 
@@ -162,4 +163,5 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(CONFIG_FILE_BEHIND_FLAGS.id, Item.HEALTH, _config_file),
     Rule(ending.ENDED.id, Item.HEALTH, ending.ended),
     Rule(computing.COMPUTE_FAILS.id, Item.HEALTH, computing.compute_fails),
+    Rule(refused.REQUESTS_REFUSED.id, Item.HEALTH, refused.requests_refused),
 )

@@ -158,3 +158,12 @@ def test_a_device_that_nvidia_smi_does_not_name_whole_is_named_by_others(name: s
     assert found.gpu is not None
     assert found.gpu.bandwidth_bytes_per_s == 1008e9
     assert devices_of(Symptoms("chat", device=cut)).unknown is None
+
+
+def test_a_device_that_was_found_and_holds_nothing_is_not_asked_for_its_figures():
+    """A processor's own GPU beside the card that the model lies on."""
+    found = ("AMD Radeon RX 7900 XT (RADV NAVI31)", "AMD Radeon Graphics (RADV RAPHAEL_MENDOCINO)")
+    assert devices_of(Symptoms("chat", log=LogStory("log", LogFacts(devices=found)))).unknown == found[1]
+    used = devices_of(Symptoms("chat", log=LogStory("log", LogFacts(devices=found, devices_used=found[:1]))))
+    assert used.gpu is not None
+    assert used.gpu.bandwidth_bytes_per_s == 800e9

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slotune.llama.log_devices import DEVICE_LINE, device_free, device_sizes, devices_found, gpus_in_use
+from slotune.llama.log_devices import DEVICE_LINE, device_free, device_sizes, devices_found, devices_used, gpus_in_use
 from slotune.llama.log_lines import parse_log
 
 LOGS = Path(__file__).parent / "logs"
@@ -145,3 +145,32 @@ using device CUDA1 (NVIDIA GeForce RTX 3060) (0000:02:00.0) - 11909 MiB free
 """
     assert device_free(text) == parse_log(text).device_free == {"NVIDIA GeForce RTX 3060": 11909 * MIB}
     assert not device_sizes(text)
+
+
+LISTED = """\
+  - Vulkan0 : AMD Radeon RX 7900 XT (RADV NAVI31) (20464 MiB, 20400 MiB free)
+  - Vulkan1 : AMD Radeon Graphics (RADV RAPHAEL_MENDOCINO) (16000 MiB, 15000 MiB free)
+"""
+TAKEN = "using device Vulkan0 (AMD Radeon RX 7900 XT (RADV NAVI31)) (unknown id) - 20400 MiB free\n"
+BUFFER = "load_tensors:      Vulkan{} model buffer size =  {} MiB\n"
+FIRST = "AMD Radeon RX 7900 XT (RADV NAVI31)"
+SECOND = "AMD Radeon Graphics (RADV RAPHAEL_MENDOCINO)"
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        pytest.param(LISTED, (), id="nobody says"),
+        pytest.param(LISTED + TAKEN, (FIRST,), id="one is taken"),
+        pytest.param(LISTED + BUFFER.format(0, "8000.00"), (FIRST,), id="one holds it"),
+        pytest.param(LISTED + BUFFER.format(0, "8000.00") + BUFFER.format(1, "0.00"), (FIRST,), id="one holds nothing"),
+        pytest.param(LISTED + TAKEN + BUFFER.format(1, "80.00"), (SECOND,), id="the other holds it"),
+        pytest.param(
+            LISTED + BUFFER.format(0, "80.00") + BUFFER.format(1, "80.00"), (FIRST, SECOND), id="both hold it"
+        ),
+        pytest.param(TAKEN + BUFFER.format(1, "80.00"), (FIRST,), id="who holds it has no name"),
+        pytest.param("ggml_metal_init: found device: Apple M1\n" + BUFFER.format(0, "80.00"), (), id="no names"),
+    ],
+)
+def test_the_devices_that_a_model_lies_on_are_told_from_those_that_were_found(text: str, used: tuple[str, ...]) -> None:
+    assert devices_used(text) == parse_log(text).devices_used == used

@@ -222,7 +222,8 @@ def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
         found += [(names, evidence)] if names else []
     log = symptoms.log
     if log is not None:
-        names = tuple(name for name in log.facts.devices if not _is_nameless(name))
+        names = log.facts.devices_used or log.facts.devices
+        names = tuple(name for name in names if not _is_nameless(name))
         if names:
             line = log.fact_lines.get("devices")
             text, number = (", ".join(names), None) if line is None else (line.text, line.number)

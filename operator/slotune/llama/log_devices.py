@@ -10,7 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DEVICE_LINE", "NAMED_LINE", "device_free", "device_sizes", "devices_found", "gpus_in_use"]
+__all__ = [
+    "DEVICE_LINE",
+    "NAMED_LINE",
+    "device_free",
+    "device_sizes",
+    "devices_found",
+    "devices_used",
+    "gpus_in_use",
+]
 
 MIB: Final = 2**20
 
@@ -70,6 +78,11 @@ _SIZED: Final = re.compile(
     r"|ggml_metal_\w+: (?:found device|GPU name): +(?P<metal>[^\n]+)"
     r"|recommendedMaxWorkingSetSize +=+ +(?P<working_set>\d+)(?:\.\d+)? MB"
 )
+_PLACED: Final = re.compile(
+    rf"using device (?P<taken>(?:{_KINDS})\d*) \((?P<taken_name>[^\n]+?)\)(?: \([^()\n]*\))? - \d+ MiB free"
+    rf"|- (?P<listed>(?:{_KINDS})\d*) *: (?P<listed_name>[^|\n]+?) \(\d+ MiB"
+    rf"|(?P<holds>(?:{_KINDS})\d*)(?:_Mapped|_Private)? model buffer size =(?! +0\.00 )"
+)
 _FREE: Final = re.compile(rf"using device (?:{_KINDS})\d* \(([^\n]+?)\)(?: \([^()\n]*\))? - (\d+) MiB free")
 
 
@@ -87,6 +100,24 @@ def devices_found(text: str) -> tuple[str, ...]:
         if names := tuple(name for kind in source for name in found.get(kind, ())):
             return tuple(name for name in names if not _SOFTWARE.search(name))
     return ()
+
+
+def devices_used(text: str) -> tuple[str, ...]:
+    """Names of the GPUs that weights lie on, each once; else of those that were taken for a model. Empty: the log does
+    not say, so that it may be all that were found."""
+    names: dict[str, str] = {}
+    taken: dict[str, None] = {}
+    holding: dict[str, None] = {}
+    for match in _PLACED.finditer(text):
+        if match["holds"]:
+            holding[match["holds"]] = None
+        else:
+            kind = "taken" if match["taken"] else "listed"
+            names.setdefault(match[kind], match[f"{kind}_name"].strip())
+            if kind == "taken":
+                taken[match[kind]] = None
+    places = holding if holding and all(place in names for place in holding) else taken
+    return tuple(dict.fromkeys(names[place] for place in places))
 
 
 def device_sizes(text: str) -> Mapping[str, tuple[int, ...]]:

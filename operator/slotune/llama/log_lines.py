@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slotune.llama.log_buffers import buffers, compute_buffers, is_on_host
-from slotune.llama.log_devices import device_free, device_sizes, devices_found, gpus_in_use
+from slotune.llama.log_devices import device_free, device_sizes, devices_found, devices_used, gpus_in_use
 from slotune.llama.log_shape import ModelShape, model_shape
 
 __all__ = ["LogFacts", "parse_log"]
@@ -76,6 +76,8 @@ class LogFacts:
     """Weights of layers, one by one, that an argument (``-ot``, ``--cpu-moe``) kept in host memory."""
     devices: tuple[str, ...] = ()
     """GPUs that a back end found, whether anything lies on them or not: names, or ``2 CUDA devices`` without names."""
+    devices_used: tuple[str, ...] = ()
+    """Names of those that the model lies on, as far as the log says which they are."""
     device_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Bytes of memory of each of these, as far as the log says; several where GPUs of one name differ."""
     device_free: Mapping[str, int] = field(default_factory=dict)
@@ -184,6 +186,7 @@ def parse_log(text: str) -> LogFacts:
         no_usable_gpu=bool(re.search(r"no usable GPU found|[Nn]ot compiled with GPU offload support", text)),
         kept_on_host=len(re.findall(r"\bblk\.\d+\.\S+ (?:\([^)\n]*\) )?buffer type overrid+en to CPU\b", text)),
         devices=devices_found(text),
+        devices_used=devices_used(text),
         device_sizes=device_sizes(text),
         device_free=device_free(text),
         gpus=gpus_in_use(text),

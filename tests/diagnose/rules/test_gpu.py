@@ -148,7 +148,8 @@ def test_a_name_that_somebody_gave_is_no_proof_that_a_gpu_is_there() -> None:
 
 
 def test_the_log_of_a_gpu_build_that_found_none_is_worth_knowing_where_nobody_has_one() -> None:
-    found(RULES, "SLT001", of(log=story("gpu_build_without_gpu")), Severity.INFO)
+    said = found(RULES, "SLT001", of(log=story("gpu_build_without_gpu")), Severity.INFO)
+    assert said.confidence is Confidence.POSSIBLE
 
 
 def test_a_class_of_hardware_that_is_no_known_gpu_is_no_promise_of_one() -> None:

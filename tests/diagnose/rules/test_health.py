@@ -162,6 +162,10 @@ def test_several_starts_in_a_log_may_be_somebodys_doing() -> None:
     assert found(RULES, "SLT111", of(log=log(starts=3)), Severity.INFO).confidence is Confidence.POSSIBLE
 
 
+def test_several_starts_for_want_of_memory_are_nobodys_doing() -> None:
+    found(RULES, "SLT111", of(log=log(starts=3, **failed(FailureClass.OUT_OF_MEMORY_KV))))
+
+
 def test_a_start_that_failed_again_is_critical_until_one_came_up() -> None:
     found(RULES, "SLT111", of(log=log(starts=3, **failed())), Severity.CRITICAL)
     found(RULES, "SLT111", of(log=log(starts=3, facts={"ready": True}, **failed())))
@@ -175,6 +179,12 @@ def test_one_start_and_no_restart_is_healthy() -> None:
 
 
 # SLT112
+
+
+def test_a_server_that_ended_for_its_draft_model_does_not_serve() -> None:
+    said = found(RULES, "SLT112", of(log=log(**failed(FailureClass.SPECULATION_UNAVAILABLE))), Severity.CRITICAL)
+    assert said.sentence.startswith("it ended: ")
+
 
 ERROR = "failed to initialize speculative decoding context: draft vocab does not match"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,6 +198,8 @@ def test_a_log_that_ends_for_want_of_host_memory_is_critical() -> None:
     got = found(RULES, "SLT034", of(log=story), Severity.CRITICAL, entry="SLT207")
     assert got.evidence == (Evidence(Source.LOG, "std::bad_alloc", 200),)
     assert is_clear(RULES, "SLT036", of(log=story))
+    followed = replace(story, starts=2, facts=replace(story.facts, ready=True))
+    found(RULES, "SLT034", of(log=followed), entry="SLT207")
 
 
 def test_a_pod_that_was_never_killed_on_a_roomy_node_is_clear() -> None:

@@ -191,13 +191,9 @@ def _killed(symptoms: Symptoms, pod: PodFacts, probe: FailedProbe) -> Finding:
         KILLED_BY_PROBE,
         f"its container was restarted {times(pod.restarts)}, the last time{code} because {probe.words}",
         (*probe.evidence, Evidence(Source.POD, f"restarts {pod.restarts}")),
-        Severity.CRITICAL if pod.ready is False else max(_gravity(pod), Severity.WARNING, key=_order),
+        Severity.CRITICAL if pod.ready is False else Severity.WARNING,
         first=cure_of_probe(probe, symptoms),
     )
-
-
-def _order(severity: Severity) -> int:
-    return (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index(severity)
 
 
 def _gravity(pod: PodFacts) -> Severity:

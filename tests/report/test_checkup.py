@@ -154,15 +154,21 @@ def test_a_server_of_which_nothing_is_known_is_not_called_healthy() -> None:
     assert "nothing found, but nothing could be decided from this either\n" in text
 
 
+def test_of_a_server_that_was_not_seen_to_serve_nothing_is_said_but_that_nothing_was_found() -> None:
+    text = " ".join(said(examined(Symptoms("chat", pod=PodFacts("chat", ready=False)), clear(Item.GPU, "x"))).split())
+    assert "nothing found in what was looked at (1 of 15 questions, 1 of 1 check), but its pod is not ready" in text
+    assert "to change" not in text
+
+
 def test_a_server_of_which_little_could_be_looked_at_is_not_called_healthy_either() -> None:
     others = [undecided(item, "--probe") for item in (Item.BATCH, Item.BATCH, Item.REUSE, Item.CLIENT)]
     few = examined(Symptoms("chat.log", log=LOG), clear(Item.GPU, "x"), *others)
     text = " ".join(said(few).split())
     assert (
-        "nothing found in what was looked at (1 of 15 questions, 1 of 5 checks), but that is less than half, so it is "
-        "not called healthy" in text
+        "nothing to change in what was looked at (1 of 15 questions, 1 of 5 checks), but that is less than half, so it "
+        "is not called healthy" in text
     )
-    assert "nothing to change" not in text
+    assert "nothing to change:" not in text
     document = checkup_document([few, healthy()])
     assert (document["healthy"], document["servers"][0]["healthy"]) == (None, None)
     assert document["servers"][0]["doubt"] == "that is less than half"

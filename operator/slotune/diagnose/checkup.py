@@ -89,6 +89,8 @@ class Checkup:
     doubt: str = ""
     """Why it can't be called healthy though nothing was found: nobody was seen to be served, or too little could be
     looked at. Empty: it can."""
+    was_seen: bool = True
+    """Whether it was seen to serve: else that nothing was found says nothing of it."""
 
     @property
     def is_healthy(self) -> bool | None:
@@ -112,8 +114,10 @@ def check_up(symptoms: Symptoms, rules: Sequence[Rule]) -> Checkup:
         checked.append(Checked(item, outcome, order(findings), clear, undecided, still_open, len(own)))
     placing = [result for rule, result in said if rule.tells_place]
     is_placed = not placing or any(not isinstance(result, Undecided) for result in placing)
-    doubt = _unseen(symptoms) or _too_little(checked) or ("" if is_placed else NO_PLACE)
-    return Checkup(order([finding for one in checked for finding in one.findings]), tuple(checked), doubt)
+    unseen = _unseen(symptoms)
+    doubt = unseen or _too_little(checked) or ("" if is_placed else NO_PLACE)
+    findings = order([finding for one in checked for finding in one.findings])
+    return Checkup(findings, tuple(checked), doubt, was_seen=not unseen)
 
 
 NO_PLACE: Final = "nothing shows where its model is computed"

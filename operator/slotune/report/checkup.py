@@ -117,7 +117,8 @@ def _headline(checkup: Checkup) -> str:
     questions, checks = plural(len(checkup.checked), "question"), plural(whole, "check")
     if checkup.doubt:
         much = f"{seen} of {questions}, {decided} of {checks}"
-        return f"nothing found in what was looked at ({much}), but {checkup.doubt}, so it is not called healthy"
+        what = "to change" if checkup.was_seen else "found"
+        return f"nothing {what} in what was looked at ({much}), but {checkup.doubt}, so it is not called healthy"
     return f"nothing to change: {seen} of {questions} looked at, {decided} of {checks} made"
 
 

@@ -36,6 +36,12 @@ def test_programs_that_take_the_cores_it_waits_for_are_named_with_their_share() 
     assert "schedstat: 2 threads at work, 25 % of their time waiting" in [one.text for one in said.evidence]
 
 
+def test_a_client_on_the_same_machine_that_takes_a_tenth_is_no_alarm() -> None:
+    client = looks(cpu_s=57.5, busy_s=512, threads=ran(2, 4.4, 0.6))
+    said = found(RULES, "SLT062", client, Severity.INFO)
+    assert "its threads waited for one in 12 % of the time" in said.sentence
+
+
 def test_a_moment_is_no_alarm() -> None:
     crowd = looks(0.5, cpu_s=50.75, busy_s=502, threads=ran(2, 0.375, 0.125))
     said = found(RULES, "SLT062", crowd, Severity.INFO)

@@ -30,6 +30,8 @@ FEW: Final = 0.05
 """Of the cores: others that take less cannot be what a server waits for."""
 WAITS: Final = 0.1
 """Of the time in which its threads could run: a server that waits for a tenth of it has lost as much of its speed."""
+MUCH: Final = 0.25
+"""Of that time, from which it is wrong: on a machine of two cores a client that sends it work makes it wait for a tenth."""
 LONG_S: Final = 2.0
 """Seconds between looks from which other programs are no chance of one moment."""
 HELD_BACK: Final = 0.05
@@ -66,7 +68,7 @@ def _by_waiting(use: ProcessorUse, seen: tuple[Evidence, ...]) -> Finding | Clea
         f"{_takers(use)} of {_cores(use.cpus)}, and its threads waited for one in {100 * use.waited_share:.0f} % of "
         "the time in which they could run",
         seen,
-        Severity.WARNING if is_long else Severity.INFO,
+        Severity.WARNING if is_long and waited >= MUCH else Severity.INFO,
         Confidence.LIKELY if is_long else Confidence.POSSIBLE,
         Cost(speed_share=waited),
     )

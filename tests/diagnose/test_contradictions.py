@@ -35,8 +35,8 @@ def weights(path: str = "/models/chat.gguf", size: int = SIZE, embedding: int = 
     return ModelFacts(path, size, "", "llama", "Q4_K_M", 8192, 32000, embedding, 32, (), size, size, 4.5)
 
 
-def gpu(held: int | None) -> DeviceSnapshot:
-    return DeviceSnapshot("NVIDIA L4", 1, shows_server=held is not None, server_bytes=held)
+def gpu(held: int | None, name: str = "NVIDIA L4") -> DeviceSnapshot:
+    return DeviceSnapshot(name, 1, shows_server=held is not None, server_bytes=held)
 
 
 def kept(symptoms: Symptoms) -> None:
@@ -182,3 +182,34 @@ def test_a_llama_server_on_the_gpu_is_not_the_one_that_computes_on_the_cpu(facts
 )
 def test_a_gpu_that_may_be_the_servers_own_is_kept(facts: dict[str, Any], held: int | None) -> None:
     kept(of(log=story(**facts), device=gpu(held)))
+
+
+@pytest.mark.parametrize(
+    ("logged", "seen"),
+    [
+        ("NVIDIA GeForce RTX 3060", "NVIDIA L4"),
+        ("AMD Radeon RX 7900 XTX (RADV NAVI31)", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 3060", "2 x NVIDIA L4 and NVIDIA T4"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3080 ..."),
+    ],
+)
+def test_the_output_of_another_machine_is_left_out(logged: str, seen: str) -> None:
+    left, (note,) = without_contradictions(of(log=story(devices=(logged,)), device=gpu(None, seen)))
+    assert left.device is None
+    assert f"its log names {logged}, and it names" in note
+
+
+@pytest.mark.parametrize(
+    ("logged", "seen"),
+    [
+        ("NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", "NVIDIA GeForce RTX 3080 ..."),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100-SXM4-40GB (MIG)"),
+        ("Orin", "Orin (nvgpu)"),
+        ("NVIDIA T4", "2 x NVIDIA L4 and NVIDIA T4"),
+        ("2 CUDA devices", "NVIDIA L4"),
+        ("NVIDIA L4", "GPU 00000000:01:00.0"),
+    ],
+)
+def test_names_of_one_device_are_taken_for_one(logged: str, seen: str) -> None:
+    kept(of(log=story(devices=(logged,)), device=gpu(None, seen)))

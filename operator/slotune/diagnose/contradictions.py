@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from slotune.diagnose.device_names import are_others, logged_names, seen_names
 from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.llama.build_number import build_of_text
 from slotune.llama.log_story import LogStory
@@ -146,11 +147,18 @@ def _may_be_one(first: str, second: str) -> bool:
 
 
 def _device_beside_log(symptoms: Symptoms) -> str | None:
-    """A llama-server with memory on the GPU beside the log of one that has none there."""
+    """Another device than the log's, or a llama-server with memory on it beside the log of one that has none there."""
     log, device = symptoms.log, symptoms.device
-    if log is None or not isinstance(device, DeviceSnapshot) or not device.server_bytes:
+    if log is None or not isinstance(device, DeviceSnapshot):
         return None
-    facts, held = log.facts, device.server_bytes
+    logged, seen = logged_names(log.facts), seen_names(device)
+    if logged and seen and are_others(logged, seen):
+        return f"its log names {' and '.join(logged)}, and it names {' and '.join(seen)}"
+    return None if not device.server_bytes else _held_beside_log(log, device, device.server_bytes)
+
+
+def _held_beside_log(log: LogStory, device: DeviceSnapshot, held: int) -> str | None:
+    facts = log.facts
     if facts.no_usable_gpu and not facts.devices and not facts.on_gpu:
         least, where = LEAST_HELD_BYTES, "its log says that it found no usable GPU"
     elif facts.model_buffers and not facts.on_gpu:

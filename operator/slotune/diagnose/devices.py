@@ -18,19 +18,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from slotune.diagnose.accelerators import Accelerator, is_part_of_device, known_accelerator
-from slotune.diagnose.evidence import LONGEST, Evidence, Source
+from slotune.diagnose.device_names import all_sizes, figures_of, names_of
+from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import GPUFacts, Symptoms
 from slotune.llama.log_buffers import is_on_host
 from slotune.llama.log_lines import LogFacts
-from slotune.load.nvidia_smi import DeviceSnapshot
 
 __all__ = ["Devices", "accelerator_of", "devices_of"]
 
-LABEL: Final = "nvidia.com/gpu.product"
-MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
-"""In MiB."""
-MIB: Final = 2**20
 SPLITS: Final = frozenset({"none", "layer", "row", "tensor"})
 """What ``-sm`` takes."""
 
@@ -38,7 +34,6 @@ _SHARED: Final = re.compile(r"_Split$")
 """Of the rows of a matrix, over several GPUs."""
 _META: Final = re.compile(r"^Meta\((?P<parts>[^)]*)\)$")
 """A buffer of ``-sm tensor``: ``Meta(CUDA0,CUDA1)``."""
-_NAMELESS: Final = re.compile(r"\d+ \w+ devices?|[A-Za-z]+\d+|GPU [\w:.-]*|.*\.\.\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +121,7 @@ def devices_of(symptoms: Symptoms) -> Devices:
     split = _split(symptoms) if count is not None and count > 1 else None
     if declared is None:
         return Devices(named, by, count, split, unknown, slowest=figures)
-    known = known_accelerator(declared.name, _all_sizes(symptoms))
+    known = known_accelerator(declared.name, all_sizes(symptoms))
     if _part(symptoms) is not None:
         named, by, figures = None, None, None
     elif known is not None:
@@ -152,13 +147,13 @@ def _named(symptoms: Symptoms) -> tuple[GPUFacts | None, Evidence | None, str | 
     if (part := _part(symptoms)) is not None:
         return None, None, part, None
     unknown = None
-    for names, evidence in _names(symptoms):
-        known = [(figures, name) for name in names if (figures := _figures(symptoms, name, evidence)) is not None]
+    for names, evidence in names_of(symptoms):
+        known = [(figures, name) for name in names if (figures := figures_of(symptoms, name, evidence)) is not None]
         if len(known) == len(names):
             _, name = max(known, key=lambda one: one[0].bandwidth)
             figures = _together([one for one, _ in known])
             return GPUFacts(name, figures.bandwidth, figures.operations), evidence, None, figures
-        unknown = unknown or next(name for name in names if _figures(symptoms, name, evidence) is None)
+        unknown = unknown or next(name for name in names if figures_of(symptoms, name, evidence) is None)
         if evidence.source is Source.LOG:
             break  # what the server itself found is none of the devices that others name less exactly
     return None, None, unknown, None
@@ -176,67 +171,14 @@ def _together(known: Sequence[Accelerator]) -> Accelerator:
     )
 
 
-def _figures(symptoms: Symptoms, name: str, evidence: Evidence) -> Accelerator | None:
-    """By the name and the memory of what is called so, by whoever named it, else by others."""
-    device, node = symptoms.device, symptoms.node
-    facts = LogFacts() if symptoms.log is None else symptoms.log.facts
-    sizes: tuple[int, ...] = ()
-    if evidence.source is Source.NODE:
-        label = "" if node is None else node.labels.get(MEMORY_LABEL, "")
-        sizes = (int(label) * MIB,) if label.isdecimal() else ()
-    elif isinstance(device, DeviceSnapshot) and name in _smi_names(device.name):
-        sizes = device.memory_sizes
-    return known_accelerator(name, sizes or facts.device_sizes.get(name, ()), facts.device_free.get(name, 0))
-
-
-def _all_sizes(symptoms: Symptoms) -> tuple[int, ...]:
-    """Of all devices that anybody saw."""
-    device = symptoms.device
-    if isinstance(device, DeviceSnapshot) and device.memory_sizes:
-        return device.memory_sizes
-    logged = {} if symptoms.log is None else symptoms.log.facts.device_sizes
-    return tuple(size for sizes in logged.values() for size in sizes)
-
-
-def _smi_names(name: str) -> tuple[str, ...]:
-    """``3 x NVIDIA L4 and NVIDIA T4``: two."""
-    return tuple(re.sub(r"^\d+ x ", "", name).split(" and "))
-
-
 def _part(symptoms: Symptoms) -> str | None:
     """The part of a device that it computes on, by a name that says so or by what its pod asks for; None: all of it."""
-    names = [name for several, _ in _names(symptoms) for name in several]
+    names = [name for several, _ in names_of(symptoms) for name in several]
     told = next((name for name in names if is_part_of_device(name)), None)
     if told is not None or symptoms.pod is None or not symptoms.pod.gpu_parts:
         return told
     asked = " and ".join(symptoms.pod.gpu_parts)
     return f"{asked} of {names[0]}" if names else asked
-
-
-def _names(symptoms: Symptoms) -> list[tuple[tuple[str, ...], Evidence]]:
-    """Names of the devices, by whoever knows best first."""
-    found: list[tuple[tuple[str, ...], Evidence]] = []
-    if symptoms.device is not None:
-        names = tuple(name for name in _smi_names(symptoms.device.name) if not _is_nameless(name))
-        evidence = next(iter(symptoms.device_evidence), Evidence(Source.DEVICE, symptoms.device.name[:LONGEST]))
-        found += [(names, evidence)] if names else []
-    log = symptoms.log
-    if log is not None:
-        names = log.facts.devices_used or log.facts.devices
-        names = tuple(name for name in names if not _is_nameless(name))
-        if names:
-            line = log.fact_lines.get("devices")
-            text, number = (", ".join(names), None) if line is None else (line.text, line.number)
-            found.append((names, Evidence(Source.LOG, text[:LONGEST], number)))
-    has_gpu = symptoms.pod is None or symptoms.pod.gpus > 0
-    if has_gpu and symptoms.node is not None and (product := symptoms.node.labels.get(LABEL)):
-        found.append(((product,), Evidence(Source.NODE, f"{LABEL}={product}"[:LONGEST])))
-    return found
-
-
-def _is_nameless(name: str) -> bool:
-    """``2 CUDA devices``, the name of a buffer's device, a GPU by its address, or a name that was cut short."""
-    return _NAMELESS.fullmatch(name) is not None
 
 
 def _count(symptoms: Symptoms) -> int | None:

@@ -15,6 +15,8 @@ __all__ = ["LONGEST", "LOST_LINE", "foreign_word", "line_around"]
 
 LONGEST: Final = 120
 """Characters of a foreign text that an error repeats."""
+_STRANGE: Final = 0.1
+"""Share of signs that no text has, from which on it is none."""
 LOST_LINE: Final = re.compile(r"GPU is lost|Unable to determine the device handle|GPU requires reset")
 
 _FULL: Final = "give the output of nvidia-smi -q"
@@ -89,6 +91,8 @@ def _unknown(text: str) -> str:
         why = "has no column that tells what a device did" if more else "has no row below its header"
         why = "has processes and no device" if "pid" in columns else why
         return f"{why} ({quoted}): {_COLUMNS}"
+    if sum(not sign.isprintable() or sign == "\ufffd" for sign in first) > _STRANGE * len(first):
+        return "is no output of nvidia-smi, nor any text (is it packed?): write it with nvidia-smi -q > FILE"
     if re.match(r"\d+ *, *[^,\n]+,", first):
         return f"has columns of which nobody says what they are ({quoted}): {_COLUMNS}, so without noheader"
     return f"is no output of nvidia-smi (it begins with {quoted}): {_COLUMNS}"

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotune.diagnose.checkup import Rule
-from slotune.diagnose.finding import Clear, Finding, Severity, Undecided
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
 from slotune.diagnose.rules.memory import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import LogStory
@@ -237,6 +237,7 @@ def test_what_a_start_has_no_room_for_is_told_before_anybody_was_killed_and_is_n
     starting = replace(starting, pod=replace(starting.pod, ready=False))  # type: ignore[type-var]  # it has a pod
     got = found(RULES, "SLT034", starting, Severity.CRITICAL)
     assert got.knobs[0] == "contextSizePerSlot"
+    assert got.confidence is Confidence.LIKELY
     assert (got.first or "").startswith("Set -c ")
     assert is_clear(RULES, "SLT038", starting)
 

@@ -85,7 +85,9 @@ def test_a_build_between_the_two_is_a_question() -> None:
 
 
 def test_a_type_that_no_gpu_kernel_reads_is_named() -> None:
-    assert "iq4_nl" in found(RULES, "SLT010", with_types("iq4_nl", "iq4_nl", 11434)).sentence
+    said = found(RULES, "SLT010", with_types("iq4_nl", "iq4_nl", 11434))
+    assert "iq4_nl" in said.sentence
+    assert said.confidence is Confidence.LIKELY
 
 
 @pytest.mark.parametrize("types", ["q5_1", "iq4_nl", "q4_1"])
@@ -177,7 +179,9 @@ def test_a_server_that_can_load_its_v_cache_is_not_accused(stated: PodFacts) -> 
 
 def test_llama_cpp_turns_it_off_only_where_it_has_no_kernel() -> None:
     symptoms = of(log=log(facts=CUDA | {"flash_attention": False}), flags=("-m", "x"))
-    assert "by llama.cpp itself" in found(RULES, "SLT011", symptoms).sentence
+    said = found(RULES, "SLT011", symptoms)
+    assert "by llama.cpp itself" in said.sentence
+    assert said.confidence is Confidence.LIKELY
 
 
 def test_on_vulkan_off_may_be_the_faster_one() -> None:

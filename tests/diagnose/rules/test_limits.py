@@ -89,6 +89,11 @@ def queue(waiting: int) -> Symptoms:
     return of(server=queueing(waiting, waiting, busy=100, slots=100))
 
 
+def saturated(waiting: int) -> Symptoms:
+    counters = {"tokens_predicted_total": 900.0, "tokens_predicted_seconds_total": 100.0}
+    return of(server=queueing(waiting, waiting, busy=100, slots=100, **counters), promise=Promise(1.0, 10.0))
+
+
 def served(speed: float) -> Symptoms:
     full = queueing(6, 6, busy=4, tokens_predicted_total=1000, tokens_predicted_seconds_total=1000 / speed)
     return of(server=full, promise=Promise(1.0, 10.0))
@@ -221,6 +226,13 @@ LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] 
         lambda x: queue(round(x)),
         (49, INFO + POSSIBLE),
         (50, WARNING + POSSIBLE),
+    ),
+    (
+        "a queue of half a request per slot, at a speed below what is owed",
+        "SLT100",
+        lambda x: saturated(round(x)),
+        (49, INFO + LIKELY),
+        (50, WARNING + LIKELY),
     ),
     ("three tenths of speed to spare", "SLT100", served, (12.9, WARNING + LIKELY), (13.0, CLEAR)),
     ("a sampler that takes a twentieth", "SLT070", penalized, (48.0, INFO + LIKELY), (49.0, WARNING + LIKELY)),

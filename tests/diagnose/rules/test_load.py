@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotune.diagnose.finding import Finding
+from slotune.diagnose.finding import Confidence, Finding
 from slotune.diagnose.rules.load import RULES
 from slotune.verdict.promise import Promise
 from tests.diagnose.rules.building import (
@@ -53,7 +53,9 @@ def test_one_users_speed_is_undecided_without_a_probe_of_an_idle_server() -> Non
 def test_users_who_are_too_slow_together_and_not_alone_share_too_many_bytes() -> None:
     slow = log(requests=timings(decode_tokens_per_s=(15.0, 20.0, 48.0)))
     symptoms = of(log=slow, probe=probe(), promise=owed(30))
-    assert "users get 20 tok/s (50 alone), 30 are owed" in found(RULES, "SLT102", symptoms).sentence
+    said = found(RULES, "SLT102", symptoms)
+    assert "users get 20 tok/s (50 alone), 30 are owed" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE
 
 
 def test_users_with_enough_speed_share_no_more_than_they_may() -> None:

@@ -264,6 +264,7 @@ def test_weights_that_are_to_lie_in_memory_whole_and_do_not_fit_are_killed_while
         )
         said = found(RULES, "SLT034", loading, Severity.CRITICAL)
         assert (said.first or "").startswith("Take smaller weights, or raise the memory limit to ")
+        assert said.confidence is Confidence.LIKELY
     mapped = of(pod=pod("-lm", "mlock", image=IMAGE, memory_limit_bytes=4 * GIB), server=server(model=meta))
     assert "read from its file again" in found(RULES, "SLT038", mapped).sentence
 

@@ -8,7 +8,6 @@ is left out.
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from slotune.llama.log_pieces import seconds_since_start
@@ -17,17 +16,14 @@ from slotune.llama.log_topics import quote
 
 __all__ = ["HandoverTotals"]
 
-_SLOT = re.compile(rb"id +(\d{1,4}) \|")
-_KEPT = re.compile(rb"f_keep = (\d\.\d{3})")
-_KEPT_WITHOUT_COPIES: Final = 0.5
-"""Of what the slot held: from here on llama-server copies nothing."""
+_KEPT: Final = b"f_keep = "
+_WITHOUT_COPIES: Final = b"0.5"
+"""Of what the slot held, as printed, with three decimals: from here on llama-server copies nothing."""
 
 
 class _Pick(NamedTuple):
     """A slot that was picked."""
 
-    slot: bytes
-    seconds: float
     number: int
     line: bytes
 
@@ -44,24 +40,22 @@ class HandoverTotals:
 
     def pick(self, number: int, line: bytes) -> None:
         """A slot was picked for a request."""
-        slot, seconds, kept = _SLOT.search(line), seconds_since_start(line), _KEPT.search(line)
-        is_copied = kept is None or float(kept[1]) < _KEPT_WITHOUT_COPIES
-        self._picked = (
-            _Pick(slot[1], seconds, number, line) if is_copied and slot is not None and seconds is not None else None
-        )
+        start = line.find(_KEPT) + len(_KEPT)
+        kept = line[start : start + len(_WITHOUT_COPIES)] if start >= len(_KEPT) else b""
+        self._picked = None if _WITHOUT_COPIES <= kept < b":" else _Pick(number, line)
 
-    def launch(self, number: int, line: bytes) -> None:
-        """A request is at work in its slot."""
+    def launch(self, number: int, line: bytes, slot: bytes) -> None:
+        """A request is at work in ``slot``, of which that is said which follows on ``id ``: three bytes."""
         picked = self._picked
-        if picked is None:
+        if picked is None or not picked.line.startswith(slot, picked.line.find(b"id ") + 3):
             return
-        slot, seconds = _SLOT.search(line), seconds_since_start(line)
-        if slot is None or seconds is None or slot[1] != picked.slot:
+        began_s, seconds = seconds_since_start(picked.line), seconds_since_start(line)
+        if seconds is None:
             return
         self._picked = None
-        took_s = seconds - picked.seconds
-        if took_s < 0:
+        if began_s is None or seconds < began_s:
             return  # the pick was another process's
+        took_s = seconds - began_s
         self._count += 1
         self._total_s += took_s
         if took_s > self._longest_s:

@@ -13,7 +13,7 @@ __all__ = ["Clock", "Excerpt", "Piece", "seconds_since_start"]
 LONG_LINE: Final = 4 << 10
 """Bytes of one line that an excerpt keeps."""
 
-_RELATIVE = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) ")
+_RELATIVE = re.compile(rb"(\d{1,9}\.\d\d\.\d{3}\.\d{3}) ")
 """Minutes, seconds, milli- and microseconds since the process began."""
 _OLD_STAMP = re.compile(rb" timestamp=(\d{10})\b")
 """Seconds since 1970, in lines of builds until September 2024."""
@@ -149,5 +149,5 @@ def seconds_since_start(line: bytes) -> float | None:
     match = _RELATIVE.match(line)
     if match is None:
         return None
-    minutes, seconds, milli, micro = map(int, match.groups())
-    return 60.0 * minutes + seconds + milli / 1e3 + micro / 1e6
+    minutes, micro = divmod(int(match[1].replace(b".", b"")), 10**8)
+    return 60.0 * minutes + micro / 1e6

@@ -116,7 +116,7 @@ class RequestTotals:
                 self._picks[slot], pick = pick, None
                 self._begin(slot)
                 self.turns.launch(number, line, slot)
-                self.handovers.launch(number, line)
+                self.handovers.launch(number, line, slot)
             elif hot is _OLD:
                 self._take_old(number, line)
             elif hot is _BEGIN:

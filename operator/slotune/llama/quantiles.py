@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import repeat
 from math import ceil, exp, inf, log
+from operator import mul
 from typing import Final
 
 __all__ = ["Quantiles"]
@@ -30,7 +32,7 @@ class Quantiles:
         counted = [value for value in values if 0 < value < inf]
         if not counted:
             return
-        keys = [round(_PER_STEP * log(value)) for value in counted]
+        keys = list(map(round, map(mul, map(log, counted), repeat(_PER_STEP))))
         self._counts.update(keys)
         self._last.update(zip(keys, counted, strict=True))
         self._least, self._most = min(self._least, *counted), max(self._most, *counted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotune.diagnose.evidence import Source
+from slotune.diagnose.evidence import LONGEST, Source
 from slotune.diagnose.rules import settings
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.log_story import Line
@@ -80,3 +80,10 @@ def test_slots_are_counted_by_whoever_says(symptoms: Symptoms, want: int | None)
 def test_slots_share_a_cache_by_default_and_not_once_they_are_counted(args: tuple[str, ...], want: bool) -> None:
     assert settings.is_unified(of(pod=pod(*args))) is want
     assert settings.is_unified(of(server=server())) is None
+
+
+def test_a_long_argument_is_quoted_no_longer_than_a_line_of_a_log() -> None:
+    long = "0." + 400 * "5"
+    setting = settings.stated(of(pod=pod("-sps", long)), "-sps")
+    assert setting is not None
+    assert len(settings.said(setting).text) == LONGEST

@@ -165,8 +165,7 @@ def stated(symptoms: Symptoms) -> Mapping[str, Setting]:
 
 def shown(setting: Setting) -> Evidence:
     """A setting as somebody wrote it. For flags that hold no secret."""
-    told = settings.said(setting)
-    return Evidence(told.source, told.text[:LONGEST])
+    return settings.said(setting)
 
 
 def told_cpu(symptoms: Symptoms) -> Evidence | None:

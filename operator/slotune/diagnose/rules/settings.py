@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from slotune.diagnose.counting import counted
-from slotune.diagnose.evidence import Evidence, Source
+from slotune.diagnose.evidence import LONGEST, Evidence, Source
 from slotune.diagnose.symptoms import Symptoms
 from slotune.llama.build_defaults import defaults_of
 from slotune.llama.build_number import build_of_image, build_of_text
@@ -64,9 +64,8 @@ def stated(symptoms: Symptoms, flag: str) -> Setting | None:
 
 def said(setting: Setting) -> Evidence:
     """The argument or variable itself. Only for flags whose value is no secret and no text of a user."""
-    if setting.variable is not None:
-        return Evidence(Source.FLAGS, "=".join((setting.variable, *setting.values[:1])))
-    return Evidence(Source.FLAGS, " ".join(setting.words))
+    words = setting.words if setting.variable is None else ("=".join((setting.variable, *setting.values[:1])),)
+    return Evidence(Source.FLAGS, " ".join(words)[:LONGEST])
 
 
 def has_defaults(symptoms: Symptoms) -> bool:

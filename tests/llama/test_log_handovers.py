@@ -63,3 +63,12 @@ def test_a_pick_is_of_one_request() -> None:
     seen = handover(handed(OLDEST) + launched)
     assert seen is not None
     assert seen.count == 1
+
+
+def test_what_a_slot_without_copies_takes_is_no_copying() -> None:
+    # A second for a grammar, which each of three requests has; one of them also waits 38 s for copies.
+    plain = handed(ALIKE.format(kept="0.900"), at="2.10.000.000", until="2.11.000.000")
+    seen = handover(handed(OLDEST) + 2 * plain)
+    assert seen is not None
+    assert seen.count == 1
+    assert seen.total_ms == pytest.approx(38_444.136 - 1000)

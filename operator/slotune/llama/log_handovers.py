@@ -2,8 +2,8 @@
 
 llama-server says which slot it picked, then saves the prompt that the slot held in host memory and loads the best saved
 one, and then says that the slot is processing the task. At the default verbosity it does not say what that took, but
-both lines have a time. A slot that keeps half of its prompt or more (``f_keep``) is handed over without copies, so it
-is left out.
+both lines have a time. A slot that keeps half of its prompt or more (``f_keep``) is handed over without copies: what
+that takes, setting up samplers and a grammar for example, is taken off the others.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class _Pick(NamedTuple):
 
     number: int
     line: bytes
+    is_copied: bool
 
 
 class HandoverTotals:
@@ -33,8 +34,10 @@ class HandoverTotals:
 
     def __init__(self) -> None:
         self._picked: _Pick | None = None
-        """The last one that is copied for, until its request is at work."""
+        """The last one, until its request is at work."""
         self._count, self._total_s = 0, 0.0
+        self._without, self._without_s = 0, 0.0
+        """The same of those without copies."""
         self._longest_s = -1.0
         self._longest: tuple[_Pick, tuple[int, bytes]] | None = None
 
@@ -42,7 +45,7 @@ class HandoverTotals:
         """A slot was picked for a request."""
         start = line.find(_KEPT) + len(_KEPT)
         kept = line[start : start + len(_WITHOUT_COPIES)] if start >= len(_KEPT) else b""
-        self._picked = None if _WITHOUT_COPIES <= kept < b":" else _Pick(number, line)
+        self._picked = _Pick(number, line, is_copied=not _WITHOUT_COPIES <= kept < b":")
 
     def launch(self, number: int, line: bytes, slot: bytes) -> None:
         """A request is at work in ``slot``, of which that is said which follows on ``id ``: three bytes."""
@@ -56,6 +59,10 @@ class HandoverTotals:
         if began_s is None or seconds < began_s:
             return  # the pick was another process's
         took_s = seconds - began_s
+        if not picked.is_copied:
+            self._without += 1
+            self._without_s += took_s
+            return
         self._count += 1
         self._total_s += took_s
         if took_s > self._longest_s:
@@ -67,4 +74,5 @@ class HandoverTotals:
             return None
         picked, (number, line) = self._longest
         first, last = Line(picked.number, quote(picked.line)), Line(number, quote(line))
-        return Seen(self._count, first, last, total_ms=round(1e3 * self._total_s, 3))
+        beside_s = self._count * self._without_s / self._without if self._without else 0.0
+        return Seen(self._count, first, last, total_ms=round(1e3 * max(0.0, self._total_s - beside_s), 3))

@@ -10,6 +10,7 @@ from typing import Final
 
 from slotune.diagnose.checkup import Rule
 from slotune.diagnose.counting import counted, times
+from slotune.diagnose.durations import seconds
 from slotune.diagnose.entry import Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
@@ -121,7 +122,8 @@ def _copies(symptoms: Symptoms) -> Finding | Clear | Undecided:
     if updates is None or cost is None or cost.ttft_share is None:
         return Clear(f"no prompt was saved in {counted(log.requests.requests, 'request')}")
     evidence = _evidence(log, updates)
-    each = f"{updates.total_ms / log.requests.requests:,.0f} ms a request"
+    each_ms = updates.total_ms / log.requests.requests
+    each = f"{f'{each_ms:.0f} ms' if each_ms < 1000 else seconds(each_ms / 1e3)} a request"
     if cost.ttft_share < LARGE_PART:
         words = f"saving and loading prompts takes {each}, {100 * cost.ttft_share:.1f} % of the prompts' time"
         return Clear(words, evidence)
@@ -152,7 +154,7 @@ def _is_longer(symptoms: Symptoms) -> bool:
 
 def _updates(log: LogStory) -> Seen | None:
     """What the server says that copying took; at the default verbosity, where it says nothing, what lies between the
-    pick of a slot and the work in it, which is that and setting up samplers."""
+    pick of a slot and the work in it, less what slots take for which nothing is copied."""
     return log.seen.get(Topic.CACHE_UPDATE) or log.handovers
 
 

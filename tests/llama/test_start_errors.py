@@ -202,6 +202,17 @@ def test_an_error_of_the_gpu_is_told_with_its_line_and_a_cure(error: str, cure: 
     assert (said.first or "").startswith(cure)
 
 
+@pytest.mark.parametrize("error", ["unspecified launch failure", "unknown error"])
+def test_who_has_no_nvidia_gpu_is_not_sent_to_nvidias_tools(error: str) -> None:
+    up = LOADING + "main: model loaded\nslot launch_slot_: id  0 | task 4 | processing task\n"
+    rocm = CUDA_END.format(error).replace("CUDA error", "ROCm error")
+    said = ask(RULES, "SLT114", Symptoms("server.log", log=read(up + rocm)))
+    assert isinstance(said, Finding)
+    assert error in said.sentence
+    assert "dmesg" in (said.first or "")
+    assert not any(word in f"{said.sentence}{said.first}" for word in ("Xid", "nvidia-smi"))
+
+
 def test_errors_of_a_start_are_heard_behind_the_time_and_level_of_other_builds() -> None:
     story = read("0.00.000.100 E error: --model is required\n")
     assert story.failure is not None

@@ -23,6 +23,19 @@ _GPU_FULL = (
 )
 """Each back end's words. Vulkan says ErrorOutOfDeviceMemory also of pinned memory that it goes on without."""
 _GPU_ERROR: Final = r"(?:CUDA|ROCm|HIP|MUSA) error: "
+_CUDA_ERROR: Final = r"CUDA error: "
+"""Of a driver that numbers what went wrong (Xid)."""
+_DEVICE_GONE: Final = (
+    r"(uncorrectable (?:ECC|NVLink) error[^\n]*|unknown error|no \S+-capable device[^\n]*|[^\n]*busy or unavailable"
+    r"|[^\n]*device (?:is )?lost)"
+)
+_STEP_FAILED: Final = (
+    r"(unspecified launch failure|an illegal (?:memory access|instruction) was encountered|misaligned address"
+    r"|device-side assert triggered|the launch timed out and was terminated|hardware stack error)"
+)
+_BY_A_FAULT: Final = (
+    "a computation failed on the GPU ({0}), by a fault of the build, of the driver or of the card: try the newest build"
+)
 KV_CURE = "lower contextSizePerSlot or parallelSlots, or take a smaller cacheTypeK and cacheTypeV"
 _COMPUTE_CURE = "lower uBatchSize"
 _WEIGHTS_CURE = "offer a smaller model variant, or a GPU class with more memory"
@@ -240,21 +253,30 @@ RULES: Final = (
         "this build has no kernels for this GPU ({0}): take an image that was built for its generation, or a newer one",
     ),
     _rule(
-        rf"{_GPU_ERROR}(uncorrectable (?:ECC|NVLink) error[^\n]*|unknown error|no \S+-capable device[^\n]*"
-        r"|[^\n]*busy or unavailable|[^\n]*device (?:is )?lost)",
+        rf"{_CUDA_ERROR}{_DEVICE_GONE}",
         FailureClass.CRASHED,
         None,
         "the GPU failed or was taken away while the server ran ({0}): check nvidia-smi, and dmesg for Xid; then reset "
         "the GPU or reboot",
     ),
     _rule(
-        rf"{_GPU_ERROR}(unspecified launch failure|an illegal (?:memory access|instruction) was encountered"
-        r"|misaligned address|device-side assert triggered|the launch timed out and was terminated"
-        r"|hardware stack error)",
+        rf"{_GPU_ERROR}{_DEVICE_GONE}",
         FailureClass.CRASHED,
         None,
-        "a computation failed on the GPU ({0}), by a fault of the build, of the driver or of the card: try the newest "
-        "build, and look for Xid in dmesg (13 and 31 are mostly a program's fault, 48 and 79 the card's)",
+        "the GPU failed or was taken away while the server ran ({0}): check dmesg for a fault or a reset of it; then "
+        "reboot",
+    ),
+    _rule(
+        rf"{_CUDA_ERROR}{_STEP_FAILED}",
+        FailureClass.CRASHED,
+        None,
+        f"{_BY_A_FAULT}, and look for Xid in dmesg (13 and 31 are mostly a program's fault, 48 and 79 the card's)",
+    ),
+    _rule(
+        rf"{_GPU_ERROR}{_STEP_FAILED}",
+        FailureClass.CRASHED,
+        None,
+        f"{_BY_A_FAULT}, and look in dmesg for a fault or a reset of the GPU",
     ),
     _rule(
         r"(GGML_ASSERT[(:][^\n]*|GGML_ABORT[^\n]*|(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [^\n]*)",

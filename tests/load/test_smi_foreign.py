@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from slotune.load.nvidia_smi import ForeignOutputError, parse_nvidia_smi
@@ -61,3 +63,11 @@ def test_what_is_no_report_is_named_with_what_to_bring(text: str, what: str, cur
     assert cure in said
     assert "\n" not in said
     assert len(said) < 400
+
+
+@pytest.mark.parametrize("line", ["a\n", "  a\n", "a, b\n", "> \n", "x" * 4096])
+def test_a_large_file_that_is_none_is_refused_without_reading_it_line_by_line(line: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ForeignOutputError, match="no output of nvidia-smi"):
+        parse_nvidia_smi(line * (4_000_000 // len(line)))
+    assert time.process_time() - began < 2.0

@@ -26,6 +26,12 @@ MIB: Final = 2**20
 
 _BITS: Final = {name: bit for bit, name in CLOCK_REASONS.items()}
 
+_MARGIN_LINES: Final = 40
+"""Where one of so many lines begins at the margin, there is none before the others."""
+_PASTED: Final = 1 << 20
+"""Characters: what is longer went through no mail."""
+_HEAD: Final = 1 << 16
+"""Characters by which a foreign text is told."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _UNNAMED: Final = "unknown"
 _PROTECTS: Final = re.compile(r"Slowdown$")
@@ -99,7 +105,7 @@ def _of_the_lost(text: str, xids: tuple[XidEvent, ...]) -> DeviceSnapshot:
     """Of a text that has no device, but says of one that it is gone."""
     line = _lost_line(text)
     if line is None and not xids:
-        raise ForeignOutputError(foreign_word(text))
+        raise ForeignOutputError(foreign_word(text[:_HEAD]))
     broken = () if line is None else (("nvidia-smi", line),)
     lines = (*(said for _, said in broken), *(event.line for event in xids))
     return DeviceSnapshot(_UNNAMED, 0, lines=lines, broken=broken, xids=xids)
@@ -107,6 +113,9 @@ def _of_the_lost(text: str, xids: tuple[XidEvent, ...]) -> DeviceSnapshot:
 
 def _without_margin(text: str) -> str:
     """Without what a mail, a ticket or a document put before every line: blanks, or signs of a quotation."""
+    lines = text.split("\n", _MARGIN_LINES)
+    if len(text) > _PASTED or not all(line[:1] in ("", ">", " ", "\t") for line in lines[:_MARGIN_LINES]):
+        return text
     lines = text.split("\n")
     if all(line.startswith(">") or not line.strip() for line in lines):
         lines = [line.removeprefix(">") for line in lines]

@@ -6,9 +6,12 @@ separator between columns, and its own decimal comma into numbers.
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +22,8 @@ from slotune.load.smi_values import broken, celsius, memory, mib, number
 
 __all__ = ["csv_looks", "names_columns"]
 
+BEFORE_HEADER: Final = 1000
+"""Lines that may stand before the first header: a file without any is no table of columns."""
 _COLUMN_REASONS: Final = {"gpu_idle": "idle", "display_clocks_setting": "display clock setting"}
 """Columns whose names are not those of ``-q`` with underscores."""
 
@@ -44,7 +49,9 @@ def csv_looks(text: str) -> list[list[SmiDevice]]:
     looks: list[list[SmiDevice]] = [[]]
     columns: list[str] = []
     processes: list[tuple[str, SmiProcess]] = []
-    for cells in _cells(text):
+    for before, cells in enumerate(_cells(text)):
+        if not columns and before > BEFORE_HEADER:
+            break
         header = [_column(cell) for cell in cells]
         if _is_header(header):
             columns = header
@@ -63,19 +70,20 @@ def csv_looks(text: str) -> list[list[SmiDevice]]:
 
 def names_columns(text: str) -> tuple[str, ...]:
     """Columns that ``text`` begins with and that nvidia-smi has, whether they tell anything or not."""
-    first = next(iter(_cells(text)), [])
+    first = next(_cells(text), [])
     names = tuple(_column(cell) for cell in first)
     return names if sum(name in _COLUMNS for name in names) > len(names) / 2 else ()
 
 
-def _cells(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.strip()]
-    mark = ";" if lines and ";" in lines[0] and "," not in lines[0] else ","
-    quote = '"' if lines and lines[0].lstrip().startswith('"') else None  # nvidia-smi itself writes none
-    try:
-        return list(csv.reader(lines, delimiter=mark, skipinitialspace=True, quotechar=quote))
-    except csv.Error:
-        return []  # a line without end, or bytes that are no text
+def _cells(text: str) -> Iterator[list[str]]:
+    """Rows, up to where it is plain that none is a header, or that this is no text."""
+    lines = (line for line in io.StringIO(text) if line.strip())
+    first = next(lines, "")
+    mark = ";" if ";" in first and "," not in first else ","
+    quote = '"' if first.lstrip().startswith('"') else None  # nvidia-smi itself writes none
+    rows = csv.reader(itertools.chain([first], lines), delimiter=mark, skipinitialspace=True, quotechar=quote)
+    with contextlib.suppress(csv.Error):  # a line without end, or bytes that are no text
+        yield from rows
 
 
 def _with_decimals(cells: Sequence[str], columns: Sequence[str]) -> list[str]:

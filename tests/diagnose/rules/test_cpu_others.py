@@ -10,7 +10,7 @@ from slotune.diagnose.host import HostFacts
 from slotune.diagnose.rules.threads import RULES
 from slotune.diagnose.symptoms import Symptoms
 from slotune.load.process_memory import memory_look
-from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of
+from tests.diagnose.rules.building import NOTHING, ask, found, is_clear, is_undecided, log, of, server
 from tests.load.proc_texts import processors
 
 
@@ -89,7 +89,9 @@ def test_without_the_times_of_threads_idle_cores_rule_it_out_and_full_ones_do_no
 def test_a_server_that_does_not_work_waits_for_nobody() -> None:
     said = ask(RULES, "SLT062", looks(cpu_s=50, busy_s=520, threads=ran(2, 0.0)))
     assert isinstance(said, Undecided)
-    assert "did not work" in said.needs
+    assert "while it works" in said.needs
+    asked = ask(RULES, "SLT062", replace(looks(cpu_s=50, busy_s=520, threads=ran(2, 0.0)), server=server()))
+    assert asked == Undecided("--watch 60 while requests come in")
 
 
 def test_a_server_that_others_starve_is_at_work_though_it_gets_next_to_nothing() -> None:

@@ -8,6 +8,7 @@ from slotune.diagnose.entry import Entry, Item
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Cost, Finding, Severity, Undecided
 from slotune.diagnose.processors import ProcessorUse, processor_use
+from slotune.diagnose.rules.waiting_process import needs_look
 from slotune.diagnose.symptoms import Symptoms
 
 __all__ = ["CPU_TAKEN", "cpu_taken", "looks"]
@@ -31,25 +32,25 @@ FEW: Final = 0.05
 WAITS: Final = 0.1
 """Of the time in which its threads could run: a server that waits for a tenth of it has lost as much of its speed."""
 MUCH: Final = 0.25
-"""Of that time, from which it is wrong: on a machine of two cores a client that sends it work makes it wait for a tenth."""
+"""Of that time, from which it is wrong: on a machine of two cores a client that sends it work makes it wait a tenth."""
 LONG_S: Final = 2.0
 """Seconds between looks from which other programs are no chance of one moment."""
 HELD_BACK: Final = 0.05
 """Seconds a second that a limit of its own holds it back, which the kernel counts as waiting too."""
-_NEEDS: Final = "--proc FILE of two looks while it answers (docs/diagnosis.md has the command), or --url on its machine"
 
 
 def cpu_taken(symptoms: Symptoms) -> Finding | Clear | Undecided:
     """Whether its threads wait for cores while others have them."""
     use = processor_use(symptoms.host)
     if use is None:
-        return Undecided(_NEEDS)
+        return Undecided(needs_look(symptoms))
     seen = looks(use)
     taken = use.other_cores + use.stolen_cores
     if taken < FEW * use.cpus:
         return Clear(f"other programs had {taken:.2g} of {_cores(use.cpus)}", seen)
     if not use.was_at_work:
-        return Undecided(f"{_NEEDS}: it did not work between the looks")
+        is_asked = symptoms.server is not None
+        return Undecided("--watch 60 while requests come in" if is_asked else needs_look(symptoms))
     if (use.throttled_s or 0.0) >= HELD_BACK:
         return Clear("it is its own CPU limit that holds it back", seen)
     return _by_waiting(use, seen) or _by_idle_cores(use, taken, seen)

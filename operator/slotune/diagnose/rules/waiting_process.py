@@ -17,8 +17,9 @@ FEW_BYTES: Final = 4 * MIB
 """Bytes a second that may be fetched for a server that has all it needs: it has nothing to read but small files. One
 fault reads megabytes ahead, so faults alone say little."""
 _LOOK: Final = (
-    'for n in 1 2; do grep -s "" /proc/uptime /proc/meminfo /proc/{pid}/stat /proc/{pid}/status /proc/{pid}/io '
-    "/proc/{pid}/smaps /sys/fs/cgroup/memory.* /sys/fs/cgroup/memory/memory.*; sleep 5; done"
+    'for n in 1 2; do grep -s "" /proc/uptime /proc/meminfo /proc/stat /proc/{pid}/stat /proc/{pid}/status '
+    "/proc/{pid}/io /proc/{pid}/smaps /proc/{pid}/task/*/schedstat /sys/fs/cgroup/memory.* /sys/fs/cgroup/cpu.* "
+    "/sys/fs/cgroup/memory/memory.* /sys/fs/cgroup/cpu/cpu.*; sleep 5; done"
 )
 
 

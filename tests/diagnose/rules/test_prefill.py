@@ -32,6 +32,7 @@ L4 = Symptoms("chat", log=DENSE, server=EIGHT_B, gpu=GPUFacts("NVIDIA L4"))
 def test_8_b_at_100_tokens_a_second_on_a_gpu_that_could_compute_15125_has_a_cause() -> None:
     said = found(RULES, "SLT013", replace(L4, probe=alone(100.0)))
     assert "512 tokens alone take 5.1 s to read, NVIDIA L4 can compute them in 34 ms" in said.sentence
+    assert said.confidence is Confidence.LIKELY
     # 40 times what the arithmetic takes, and 0.1 s; 10 ms come before the prompt is read.
     usual_s = 40 * 512 * 2 * 8e9 / 242e12 + 0.1
     assert said.cost.ttft_s == pytest.approx(5.12 - usual_s, rel=0.01)

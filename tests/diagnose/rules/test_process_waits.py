@@ -207,6 +207,7 @@ def test_the_log_itself_says_when_a_machine_is_too_small(folder: Path, has_mib: 
     if finds:
         got = found(RULES, "SLT038", symptoms)
         assert got.evidence[0].line == 3
+        assert got.confidence is Confidence.LIKELY
     else:
         assert is_undecided(RULES, "SLT038", symptoms)
 

@@ -121,7 +121,7 @@ def test_a_queue_that_is_gone_at_once_is_told_from_one_that_stays_by_watching() 
     found(RULES, "SLT050", waves)
     assert is_clear(RULES, "SLT051", waves), "in one of seven looks a slot was changing hands"
     idle = watched((3, 3, 4, 3, 3), (1, 1, 1, 2, 1))
-    found(RULES, "SLT051", idle)
+    assert found(RULES, "SLT051", idle).confidence is Confidence.LIKELY
 
 
 def test_a_busy_server_where_nobody_waits_is_clear() -> None:
@@ -207,6 +207,7 @@ def test_scattered_slots_are_an_alarm_once_users_are_slower_than_owed_or_a_gpu_i
     alone = probe(decode_step_s=1 / 160)
     on_it = found(RULES, "SLT053", scattered(4.0, probe=alone, facts=on_gpu))
     assert on_it.cost.speed_share == pytest.approx(1 - 16 / 52)
+    assert on_it.confidence is Confidence.LIKELY
     found(RULES, "SLT053", scattered(4.0, probe=alone), Severity.INFO)  # a CPU slows down anyway
 
 

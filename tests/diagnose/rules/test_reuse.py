@@ -151,6 +151,7 @@ def with_template(text: str | None) -> Symptoms:
 def test_a_template_that_writes_the_minute_changes_every_prefix() -> None:
     said = found(RULES, "SLT048", with_template("Now: {{ strftime_now('%H:%M') }} {{ messages }}"))
     assert "after 60 s" in said.sentence
+    assert said.confidence is Confidence.LIKELY
 
 
 @pytest.mark.parametrize("text", ["{{ messages }}", "Today: {{ strftime_now('%d %b %Y') }} {{ messages }}"])
@@ -231,7 +232,11 @@ EVICTED = Topic.CACHE_EVICTED
 
 def test_a_host_cache_that_throws_out_what_comes_back_is_found() -> None:
     churn = log({EVICTED: 36, OLDEST: 40}, timings(40))
-    assert "threw 36 prompts out in 40 requests" in found(RULES, "SLT046", of(log=churn)).sentence
+    said = found(RULES, "SLT046", of(log=churn))
+    assert "threw 36 prompts out in 40 requests" in said.sentence
+    assert said.confidence is Confidence.LIKELY
+    roomy = found(RULES, "SLT046", of(log=log({EVICTED: 900}, timings(1000))), Severity.INFO)
+    assert roomy.confidence is Confidence.POSSIBLE
     larger = log({Topic.STATE_EXCEEDS_CACHE: 20}, timings(40))
     assert "20 prompts were larger" in found(RULES, "SLT046", of(log=larger)).sentence
 
@@ -266,6 +271,12 @@ def test_saving_prompts_that_takes_a_part_of_every_wait_is_found() -> None:
     assert said.sentence.startswith("saving and loading prompts takes 250 ms a request, 20 %")
     assert said.cost.ttft_s == pytest.approx(0.25)
     found(RULES, "SLT056", of(log=log(updates(10_000.0), SHARED)), Severity.INFO)
+
+
+def test_saving_beside_a_cache_that_serves_may_be_worth_its_time() -> None:
+    slow = replace(SHARED, prompt_ms=40 * 1000.0)
+    said = found(RULES, "SLT056", of(log=log(updates(40 * 300.0), slow)), Severity.INFO)
+    assert said.confidence is Confidence.POSSIBLE
 
 
 def test_saving_that_nobody_feels_is_worth_knowing_and_no_alarm() -> None:

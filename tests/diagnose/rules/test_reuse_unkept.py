@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotune.diagnose.finding import Finding, Severity
+from slotune.diagnose.finding import Confidence, Finding, Severity
 from slotune.diagnose.rules.reuse import RULES
 from slotune.llama.log_story import LogStory
 from slotune.llama.log_stream import LogReader
@@ -36,6 +36,7 @@ def test_slots_that_keep_nothing_of_any_prompt_have_no_prompt_cache() -> None:
     said = found(RULES, "SLT047", of(log=story), Severity.INFO)
 
     assert "after all of 4 requests their slot kept nothing" in said.sentence
+    assert said.confidence is Confidence.LIKELY
     assert (said.evidence[0].line, "n_cache_tokens=0" in said.evidence[0].text) == (16, True)
     assert said.first is not None
     assert said.first.startswith("Send cache_prompt: true")

@@ -167,7 +167,9 @@ def test_a_template_is_undecided_where_it_does_not_show_or_its_clock_does_not() 
 
 def test_conversations_that_take_turns_in_the_slots_are_worth_a_word() -> None:
     turns = log({SIMILAR: 10, OLDEST: 30}, timings(40), facts={"cache_ram_mib": 0})
-    assert "30 of 40 requests found no slot" in found(RULES, "SLT042", of(log=turns), Severity.INFO).sentence
+    said = found(RULES, "SLT042", of(log=turns), Severity.INFO)
+    assert "30 of 40 requests found no slot" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE
 
 
 def test_slots_that_remember_or_a_host_cache_behind_them_are_clear() -> None:
@@ -188,6 +190,7 @@ def test_where_no_prompt_finds_its_beginning_and_no_host_cache_keeps_it_both_cau
     symptoms = of(log=log({OLDEST: 40}, timings(40), facts={"cache_ram_mib": 0, "slots": 1}))
     said = found(RULES, "SLT042", symptoms, Severity.INFO)
     assert "more conversations take turns than 1 slot remembers" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE
     assert "something near their beginning changes each time" in said.sentence
     assert "--cache-ram 8192" in (said.first or "")
     assert is_clear(RULES, "SLT040", symptoms)
@@ -202,7 +205,9 @@ def threshold(text: str) -> Seen:
 
 def test_a_high_similarity_that_most_prompts_miss_is_worth_a_word() -> None:
     high = of(log=log({SIMILAR: threshold("0.950"), OLDEST: 36}, timings(40)))
-    assert "only above 95 %" in found(RULES, "SLT043", high, Severity.INFO).sentence
+    said = found(RULES, "SLT043", high, Severity.INFO)
+    assert "only above 95 %" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE
     never = of(pod=pod("-sps", "0"), log=log({OLDEST: 40}, timings(40)))
     assert "(0: never)" in found(RULES, "SLT043", never, Severity.INFO).sentence
 
@@ -221,7 +226,9 @@ def test_similarity_is_undecided_without_it_or_the_picks() -> None:
 
 def test_requests_that_name_their_slot_are_told_by_the_picks_that_are_missing() -> None:
     named = of(log=log({OLDEST: 5}, timings(40)))
-    assert "for 35 of 40 requests" in found(RULES, "SLT044", named, Severity.INFO).sentence
+    said = found(RULES, "SLT044", named, Severity.INFO)
+    assert "for 35 of 40 requests" in said.sentence
+    assert said.confidence is Confidence.LIKELY
     assert is_clear(RULES, "SLT044", of(log=log({OLDEST: 5, SIMILAR: 34}, timings(40))))
     assert is_undecided(RULES, "SLT044", of(log=log(requests=timings(40)))), "this build may print no picks"
     assert is_undecided(RULES, "SLT044", NOTHING)

@@ -386,6 +386,7 @@ def test_a_watch_for_a_time_that_is_none_is_refused(seconds: str, capsys: pytest
     assert line.rstrip("\n").isprintable()
 
 
+@pytest.mark.alone
 def test_a_watch_is_said_beforehand_and_shown_with_its_looks(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(stand_in()) as url:
         assert main(["diagnose", "--url", url, "--watch", "1"]) == 0
@@ -531,13 +532,17 @@ def test_a_cluster_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.Capt
 # What is known of a finding
 
 
-@pytest.mark.parametrize("name", ["SLT036", "slt036", "GPUMemoryFull"])
-def test_a_finding_is_explained_by_its_identifier_or_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", "--explain", name]) == 0
+@pytest.mark.parametrize(
+    "name",
+    ["SLT036", "slt036", "GPUMemoryFull", "SLT036 GPUMemoryFull:", "docs/diagnosis.md#slt036", "--explain SLT036)"],
+    ids=["identifier", "small letters", "name", "heading", "link", "pasted with what stood around"],
+)
+def test_a_finding_is_explained_by_what_is_printed_of_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", f"--explain={name}"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("SLT036")
     assert [part for part in ("Cause", "Try first", "Don't", "Verify") if f"\n{part}" not in text] == []
-    assert main(["diagnose", "--explain", name, "-o", "json"]) == 0
+    assert main(["diagnose", f"--explain={name}", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["code"] == "GPUMemoryFull"
 
 
@@ -550,4 +555,6 @@ def test_every_finding_can_be_explained(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_finding_that_there_is_not_is_refused_with_near_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert "SLT036 GPUMemoryFull" in refused(capsys, "--explain", "GPUMemoryFul")
     assert "SLT001" in refused(capsys, "--explain", "\x1b[2J")
+    assert "is no finding" in refused(capsys, "--explain", "SLT998 GPUMemoryFull")
+    assert "is no finding" in refused(capsys, "--explain", "SLT036 SLT050")
     assert "--log beside --explain" in refused(capsys, "--explain", "SLT036", "--log", "x.log")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from typing import Final
 
 from rich.console import Console
 
@@ -17,9 +18,13 @@ from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["explain"]
 
+_WORD: Final = re.compile(r"\w+")
+_IDENTIFIER: Final = re.compile(r"slt\d+")
+"""What is meant as one: an unknown one is not passed over for a name beside it."""
+
 
 def explain(name: str, output: str) -> int:
-    """Print the entry of an identifier or a code, in capitals or not.
+    """Print the entry of an identifier or a code, in capitals or not, or of both as they are printed together.
 
     Raises:
         InvalidInputError: there is no such entry.
@@ -35,7 +40,9 @@ def explain(name: str, output: str) -> int:
 
 def _entry(name: str) -> Entry:
     known = {word.lower(): entry for entry in ENTRIES.values() for word in (entry.id, entry.code)}
-    if (entry := known.get(name.lower())) is not None:
+    words = _WORD.findall(name.lower())
+    named = {known.get(word) for word in words if word in known or _IDENTIFIER.fullmatch(word)}
+    if len(named) == 1 and (entry := named.pop()) is not None:
         return entry
     near = [known[word] for word in difflib.get_close_matches(name.lower(), known, n=3)]
     shown = ", ".join(f"{one.id} {one.code}" for one in dict.fromkeys(near)) or f"{', '.join(list(ENTRIES)[:3])}, …"

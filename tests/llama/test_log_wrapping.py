@@ -400,3 +400,10 @@ def test_the_time_that_it_spans_is_its_keepers(prefix: str) -> None:
 )
 def test_a_time_is_read_in_the_forms_that_keepers_have(time: bytes, want: float | None) -> None:
     assert seconds_of(time) == want
+
+
+def test_lines_that_are_folded_to_the_last_one_leave_none_to_take_prefixes_off() -> None:
+    info = "web  | system_info: n_threads = 4 / 40 | CPU : " + "SSE3 = 1 | " * 12
+    reader = LogReader("compose.log")
+    reader.feed("\n".join([info, "web  | ", info, info, info, "web  | ", ""]).encode())
+    assert not any(story.requests for story in reader.finish())

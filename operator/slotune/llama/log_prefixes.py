@@ -120,6 +120,8 @@ class Prefixes:
 
         A line without a prefix is of the server whose line was before it.
         """
+        if not lines:
+            return
         form = self._forms[0]
         if len(self._forms) == 1 and (found := form.seams.take_all(lines)) is not None:
             self._take_all_off(form, found, lines, names, times)

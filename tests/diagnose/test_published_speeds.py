@@ -8,7 +8,8 @@ lhl/strix-halo-testing#33, brand-o/normiebench#3 and #40.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,11 @@ from slotune.diagnose.finding import Finding, Severity
 from slotune.diagnose.roofline import Roofline, roofline_of
 from slotune.diagnose.rules import decode
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.gguf_facts import read_facts
 from slotune.llama.log_stream import LogReader
-from tests.diagnose.rules.building import ask
+from tests.diagnose.rules.building import ask, is_clear
+from tests.diagnose.test_roofline_table import MODELS as SHAPES
+from tests.sparse_models import write_sparse_model
 
 MODELS = {
     # parameters, MiB on the GPU and of the input table, layers and output, widths, KiB of cache a token, experts
@@ -86,6 +90,19 @@ MTL|Apple M3 Max|36864|1|7B Q4_0|63.11|740.97
 MTL|Apple M3 Max|49152|1|70B Q4_K_M|7.65|70.19
 MTL|Apple M4|10922|1|8B Q4_K_M|20.87|224.81
 """
+
+
+GPT_OSS_20B = """\
+Vulkan|NVIDIA GeForce RTX 4090|24080|279.65
+Vulkan|NVIDIA GeForce RTX 4070 Ti|12282|163.14
+Vulkan|NVIDIA RTX A4000|16376|93.55
+Vulkan|NVIDIA GeForce RTX 3060|12288|83.96
+Vulkan|AMD Radeon AI PRO R9700|32624|163.26
+CUDA|NVIDIA GB10|122504|87.97
+MTL|Apple M3 Ultra|475136|115.29
+MTL|Apple M1 Ultra|98304|100.43
+"""
+"""Tokens/s written, by the README of geerlingguy/ai-benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +205,21 @@ def test_a_quarter_of_a_published_speed_is_noticed(one: Measured) -> None:
     assert isinstance(found, Finding)
     assert found.cost.speed_share is not None
     assert found.cost.speed_share > 0.1
+
+
+@pytest.mark.parametrize("line", GPT_OSS_20B.splitlines())
+def test_of_a_mixture_of_experts_the_file_tells_how_near_it_is(line: str, tmp_path: Path) -> None:
+    backend, device, mib, written = line.split("|")
+    architecture, stated, tensors, _ = SHAPES["gpt-oss 20B"]
+    path = write_sparse_model(tmp_path / "model.gguf", architecture, stated, tensors())
+    one = Measured(backend, device, int(mib), 1, "gpt-oss 20B", float(written), 20 * float(written))
+    symptoms = replace(symptoms_of(one), model=read_facts(path, hashed=False))
+    assert is_clear(decode.RULES, "SLT012", symptoms)
+    roofline = roofline_of(symptoms)
+    assert isinstance(roofline, Roofline)
+    assert roofline.decode.share is not None
+    assert 0.3 < roofline.decode.share < 0.9
+    assert isinstance(ask(decode.RULES, "SLT012", replace(symptoms, log=symptoms_of(one, slower=5).log)), Finding)
 
 
 @pytest.mark.parametrize("one", [one for one in LARGE if one.count == 1], ids=said)

@@ -41,24 +41,22 @@ demo: $(RUN_READY) model ## Tune a real model on a real llama.cpp, on this machi
 	@"$(VENV)/bin/slotune" engine requantize "$(MODEL)" --to F16,Q8_0,Q4_0 --out "$(MODELS)" >/dev/null
 	@"$(VENV)/bin/slotune" tune -f "$(DEMO)" --models-dir "$(MODELS)" --engine embedded --out "$(OUT)"
 
-# They measure times, or load a server that must keep up: they have the machine for themselves, the others run two at a time.
-TEST_ALONE := $(addprefix tests/,gathering load production commands/test_bench.py commands/test_diagnose.py \
-	commands/test_tune.py tuning/test_pod_client.py $(addprefix sandbox/test_,$(addsuffix .py,canary canary_load leash \
-	process process_sandbox real_engine real_speculation)))
+# Files with tests that have the machine for themselves (see the marker in pyproject.toml). All others run two at a time.
+TEST_ALONE = $$(grep -rlw --include='test_*.py' 'mark\.alone' tests)
 
 .PHONY: test
 test: $(DEV_READY) model ## Run the tests (ARGS="-k name" narrows)
 	@$(if $(ARGS),"$(PY)" -m pytest $(ARGS),\
 	failed=0; \
-	"$(PY)" -m pytest -n 2 --dist loadfile $(TEST_ALONE:%=--ignore=%) || failed=$$?; \
-	"$(PY)" -m pytest $(TEST_ALONE) || failed=$$?; \
+	"$(PY)" -m pytest -n 2 --dist worksteal -m 'not alone' || failed=$$?; \
+	"$(PY)" -m pytest -m alone $(TEST_ALONE) || failed=$$?; \
 	exit $$failed)
 
 # Root only: a node has pods. E2E_KUBECONFIG and E2E_CONTEXT name a cluster that is there already instead.
 # Tests of the operator as the chart installs it: in a session, and on a node, of their own, since others run their own one.
 E2E_INSTALLED := $(addprefix e2e/test_,$(addsuffix .py,bad_input changes recommend search_outcomes tuned))
-# It measures a server of this machine, and comes first, while no node is up.
-E2E_ALONE := e2e/test_real_engine.py
+# They measure servers of this machine, and come first, while no node is up.
+E2E_ALONE := e2e/test_interrupted_tune.py e2e/test_real_engine.py
 
 .PHONY: e2e
 e2e: $(DEV_READY) model ## Run the end-to-end tests on a real Kubernetes node (ARGS narrows)

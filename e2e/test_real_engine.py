@@ -1,4 +1,5 @@
-"""What takes a real model the longest to show: one candidate measured whole, and caches that mix prompts up."""
+"""What takes a real model the longest to show: one candidate measured whole, a queue by the server's own clock, and
+caches that mix prompts up."""
 
 from __future__ import annotations
 
@@ -8,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from slotune.llama.engine import find_engine
+from slotune.llama.flags import to_args
 from slotune.load.cache_facts import CacheFacts
+from slotune.load.client import run_load
 from slotune.load.demand import Demand, Prompt, SyntheticPrompts
+from slotune.load.records import RequestStatus
 from slotune.load.target import Target
 from slotune.load.trace import build_trace
 from slotune.sandbox import canary as canaries_module
 from slotune.sandbox.canary import BEGINNING, FOREIGN_NATS, Canaries, Canary
 from slotune.sandbox.canary_load import CanaryLoad
+from slotune.sandbox.process import LlamaProcess, new_alias
 from slotune.sandbox.process_sandbox import ProcessSandbox
 from slotune.search.trial import Trial
 from slotune.verdict.verdicts import Outcome
@@ -57,6 +62,28 @@ async def test_one_candidate_of_a_real_model_is_measured_and_its_parts_add_up(de
     assert cache.warm_reuse == pytest.approx(64 / 96)
     assert cache.canaries >= 2, "on a busy machine some are not answered in time"
     assert cache.foreign == 0
+
+
+async def test_queue_and_reading_add_up_to_ttft_by_the_servers_own_clock(demo_model: Path, tmp_path: Path) -> None:
+    """One slot, five long prompts almost at once: what the headers split off is the wait, the rest is ``prompt_ms``."""
+    alias = new_alias()
+    one = candidate(parallel_slots=1, context_per_slot=512, cache_prompt=False)
+    args = to_args(one, model_path=str(demo_model), host="127.0.0.1", port=0, alias=alias, threads=1)
+    demand = problem(demo_model, one, prompts=SyntheticPrompts(200), output_tokens=4).demand
+    trace = build_trace(demand, rate=8.0, seed=1, requests=5)
+    async with LlamaProcess(find_engine("embedded"), args, directory=tmp_path, alias=alias) as process:
+        vocabulary = (await process.server.model()).vocabulary
+        run = await run_load(Target(process.base_url, alias), trace, demand, vocabulary=vocabulary)
+    assert len(run.records) == 5
+    waits = []
+    for record in run.records:
+        assert record.status is RequestStatus.OK, record.error
+        assert record.headers_s is not None
+        assert record.sent_s is not None
+        assert record.prompt_ms is not None
+        waits.append(record.headers_s - record.sent_s)
+        assert waits[-1] + record.prompt_ms / 1e3 == pytest.approx(record.ttft_s, rel=0.05)
+    assert max(waits) > 1.0, "nobody queued, so nothing was split"
 
 
 @pytest.mark.parametrize("prompts", ["synthetic", "real"])

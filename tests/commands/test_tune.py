@@ -7,61 +7,17 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from tests.commands.manifests import manifest
+from tests.commands.processes import run, servers_below, slotune, trials_on_disk, tune_command, wait_until
 
 pytestmark = pytest.mark.engine
 
-DEADLINE_S = 60
 
-
-def slotune(*args: object) -> list[str]:
-    return [sys.executable, "-m", "slotune.cli", *map(str, args)]
-
-
-def tune_command(tmp_path: Path, file: Path, *more: object) -> list[str]:
-    return slotune(
-        "tune", "-f", file, "--models-dir", tmp_path, "--engine", "embedded", "--out", tmp_path / "out", *more
-    )
-
-
-def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, **more)
-
-
-def trials_on_disk(tmp_path: Path) -> int:
-    path = tmp_path / "out" / "trials.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s in vain until {what}"
-        time.sleep(0.05)
-
-
-def servers_below(directory: Path) -> list[int]:
-    """Processes whose command line names a model below ``directory``."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                words = (process / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if any(word.startswith(str(directory).encode()) and word.endswith(b".gguf") for word in words):
-                found.append(int(process.name))
-    return found
-
-
+@pytest.mark.alone
 def test_the_answer_is_printed_saved_and_reported(tuned, tmp_path):
     assert "1 × cpu" in tuned.done.stdout
     assert "llama-server" in tuned.done.stdout
@@ -79,11 +35,13 @@ def test_the_answer_is_printed_saved_and_reported(tuned, tmp_path):
     assert json.loads(again.stdout)["comparison"] == "Same"
 
 
+@pytest.mark.alone
 def test_output_for_machines_is_the_whole_document_and_nothing_else(tmp_path):
     done = run(tune_command(tmp_path, manifest(tmp_path), "-o", "json"))
     assert json.loads(done.stdout)["decision"]["kind"] == "Found"
 
 
+@pytest.mark.alone
 def test_the_same_command_again_measures_nothing_twice(tuned):
     measured = trials_on_disk(tuned.models)
     again = run(tuned.command)
@@ -92,6 +50,7 @@ def test_the_same_command_again_measures_nothing_twice(tuned):
     assert "resuming" in again.stderr
 
 
+@pytest.mark.alone
 def test_an_impossible_promise_is_infeasible_and_says_what_binds(tmp_path):
     done = run(tune_command(tmp_path, manifest(tmp_path, slo__ttftP95="1ms")))
     assert done.returncode == 3, done.stderr
@@ -99,23 +58,6 @@ def test_an_impossible_promise_is_infeasible_and_says_what_binds(tmp_path):
     assert document["decision"]["kind"] == "Infeasible"
     assert document["decision"]["binding_constraint"]
     assert document["decision"]["choice"] is None
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server(tmp_path, number):
-    file = manifest(tmp_path, workload__inline__load__requestRate="10")
-    with subprocess.Popen(tune_command(tmp_path, file), stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: trials_on_disk(tmp_path) >= 1 and servers_below(tmp_path), "a second trial runs")
-        process.send_signal(number)
-        said = process.communicate(timeout=DEADLINE_S)[1]
-    assert process.returncode == 130, said
-    assert "the same command goes on" in said
-    wait_until(lambda: not servers_below(tmp_path), "the server is gone")
-    kept = trials_on_disk(tmp_path)
-    assert kept >= 1
-    again = run(tune_command(tmp_path, file))
-    assert again.returncode == 0, again.stderr
-    assert f"resuming: {kept} finished" in again.stderr
 
 
 def test_a_kill_9_leaves_no_server_behind(tmp_path):
@@ -136,6 +78,7 @@ def test_two_tunes_do_not_share_a_directory(tmp_path):
     assert "--out" in second.stderr
 
 
+@pytest.mark.alone
 def test_plain_lines_say_what_is_measured_how_it_stands_and_how_long_it_may_take(tuned):
     said = tuned.done.stderr
     assert re.search(r"measuring · \d+ of \d+ requests · \d+ broke the promise, \d+ may · \d+ s, at most", said)

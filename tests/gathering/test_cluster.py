@@ -266,6 +266,7 @@ async def test_the_namespace_is_that_of_the_context(tmp_path, look):
         await asyncio.to_thread(look_at_deployment, "chat", None, kubeconfig=bare)
 
 
+@pytest.mark.alone
 async def test_all_servers_are_watched_together(look):
     look.server.put(pod("chat-5d4f-b"))
     look.server.servers["chat-5d4f-b"] = llama_server

@@ -92,6 +92,7 @@ def nothing(_: str) -> None:
     """Nobody listens."""
 
 
+@pytest.mark.alone
 async def test_a_request_alone_is_taken_apart() -> None:
     async with serving() as server:
         facts = await probe_server(server.url, None, look(), announce=nothing, note=nothing)
@@ -189,6 +190,7 @@ async def test_prompts_are_short_for_a_small_context_and_for_a_slow_server(monke
     assert [one.asked_tokens for one in chats(server)] == [4, 4, 5, 4]
 
 
+@pytest.mark.alone
 async def test_a_server_that_others_use_all_the_time_is_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_IDLE_WAIT_S", (0.5, 0.3))
     busy = page({**METRICS, "requests_processing": 1, "requests_deferred": 2})
@@ -273,6 +275,7 @@ async def test_without_metrics_the_slots_say_whether_it_is_idle() -> None:
     assert facts.was_idle
 
 
+@pytest.mark.alone
 async def test_tokens_that_somebody_holds_back_show_in_how_they_come() -> None:
     def held(received: Received) -> Script:
         return answer(received, step_s=0.01, held_back=True)
@@ -313,6 +316,7 @@ async def test_a_server_that_answers_no_prompt_is_told_with_its_reason() -> None
     assert str(caught.value).startswith(f"--probe: {server.url} could not be measured")
 
 
+@pytest.mark.alone
 async def test_a_probe_ends_in_time_with_what_it_has() -> None:
     count = iter(range(100))
 
@@ -327,6 +331,7 @@ async def test_a_probe_ends_in_time_with_what_it_has() -> None:
     assert facts.cached_tokens_again == 0
 
 
+@pytest.mark.alone
 async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     began = time.monotonic()
     async with serving(**{CHAT: [(0.0, STALL)]}) as server:
@@ -335,6 +340,7 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     assert time.monotonic() - began < 2.0
 
 
+@pytest.mark.alone
 async def test_a_probe_that_is_cancelled_hangs_up_at_once_and_sends_nothing_more() -> None:
     async with serving(**{CHAT: [(0.0, http_head()), (0.0, STALL)]}) as server:
         task = asyncio.create_task(probe_server(server.url, None, look(), announce=nothing, note=nothing))

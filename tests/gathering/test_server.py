@@ -35,6 +35,7 @@ QUICK: dict[str, Any] = {"between_s": 0.01, "limit_s": 4.0}
 # What a server shows
 
 
+@pytest.mark.alone
 async def test_a_look_holds_what_the_server_shows_and_only_asks() -> None:
     async with stand_in() as server:
         look = await look_at(f"{server.url}/v1/", None, between_s=0.05)
@@ -140,6 +141,7 @@ async def test_endpoints_that_are_off_name_the_flag(status: str) -> None:
     assert not look.silent_s
 
 
+@pytest.mark.alone
 async def test_a_server_that_hangs_behind_its_health_is_looked_at_all_the_same() -> None:
     began = time.monotonic()
     async with stand_in({"/slots": SILENCE, "/metrics": SILENCE}) as server:
@@ -161,6 +163,7 @@ async def test_a_server_of_which_only_health_answers_is_looked_at_too() -> None:
     assert look.health_s is not None
 
 
+@pytest.mark.alone
 async def test_a_slow_answer_is_waited_for_and_its_time_noted() -> None:
     slow: Script = [(0.3, said(SLOTS)[0][1])]
     async with stand_in({"/slots": slow}) as server:
@@ -178,6 +181,7 @@ async def test_a_server_asleep_is_not_woken() -> None:
     assert look.metrics is not None
 
 
+@pytest.mark.alone
 async def test_a_look_that_is_cancelled_ends_at_once() -> None:
     async with stand_in({"/slots": SILENCE}) as server:
         task = asyncio.create_task(look_at(server.url, None))
@@ -319,6 +323,7 @@ async def test_a_number_of_slots_that_can_not_be_true_bounds_nothing() -> None:
     assert not look.refused
 
 
+@pytest.mark.alone
 async def test_an_answer_that_drips_is_given_up_in_time() -> None:
     drip: Script = [(0.0, http_head(content_type="application/json")), *((0.1 * i, chunk(b" ")) for i in range(100))]
     began = time.monotonic()
@@ -352,6 +357,7 @@ async def test_a_build_from_before_2025_is_understood() -> None:
 # A real one
 
 
+@pytest.mark.alone
 @pytest.mark.engine
 async def test_a_real_server_is_looked_at_idle_and_at_work_within_two_seconds(tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "tiny.gguf", context=4096)

@@ -40,6 +40,7 @@ def counting(name: str, path: str = "/metrics") -> tuple[Callable[[Received], Sc
     return answer, seen
 
 
+@pytest.mark.alone
 async def test_a_watch_looks_again_and_again_and_keeps_the_first_and_the_last() -> None:
     waiting, seen = counting("requests_deferred")
     slots, slots_seen = counting("n_ctx", "/slots")
@@ -76,6 +77,7 @@ async def stopped_watch(answers: Answers, when: Callable[[list[str]], bool]) -> 
         return await looking, time.monotonic() - ended
 
 
+@pytest.mark.alone
 async def test_a_watch_that_is_ended_holds_what_was_seen_by_then() -> None:
     look, took_s = await stopped_watch({}, lambda paths: paths.count("/metrics") >= 2)
     assert took_s < 0.5
@@ -85,6 +87,7 @@ async def test_a_watch_that_is_ended_holds_what_was_seen_by_then() -> None:
     assert not look.silent_s
 
 
+@pytest.mark.alone
 async def test_a_watch_that_is_ended_while_nothing_answers_says_how_long_that_was() -> None:
     silent = {"/metrics": SILENCE, "/slots": SILENCE}
     look, took_s = await stopped_watch(silent, lambda paths: "/slots" in paths)
@@ -102,6 +105,7 @@ async def test_a_question_that_is_given_up_at_once_is_no_silence() -> None:
     assert not look.silent_s
 
 
+@pytest.mark.alone
 async def test_a_server_that_falls_silent_is_waited_for_as_long_as_the_watch_is() -> None:
     answers = iter([page(METRICS), page(METRICS)])
     began = time.monotonic()

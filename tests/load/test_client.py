@@ -40,6 +40,8 @@ from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.trace import build_trace
 from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
 
+pytestmark = pytest.mark.alone
+
 CLOSE_TO = 0.15
 """Seconds that a busy test machine may add to a time; every trap would subtract from it, or add much more."""
 

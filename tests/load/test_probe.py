@@ -29,6 +29,7 @@ def timed(
     return [(0.0, http_head()), (first, chunk(event(token()))), (first, chunk(event(said)) + END)]
 
 
+@pytest.mark.alone
 async def test_overhead_prefill_speed_and_decode_step_are_told_apart() -> None:
     async with serve(timed(100.0)) as server:
         probe = await probe_idle(Target(server.url), DEMAND, 3, vocabulary=VOCABULARY)

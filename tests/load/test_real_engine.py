@@ -18,7 +18,7 @@ from slotune.load.records import RequestStatus, RunResult
 from slotune.load.trace import build_trace
 from slotune.sandbox.process import HOST, LlamaProcess, new_alias
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.alone, pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 VOCABULARY = 49152
 """Of SmolLM2."""

@@ -21,6 +21,8 @@ from slotune.load.shards import ShardError, processes_for, run_sharded
 from slotune.load.trace import Trace, build_trace
 from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve, until
 
+pytestmark = pytest.mark.alone
+
 
 def trace_of(*, rate: float = 60.0, requests: int = 60, warmup: int = 10) -> Trace:
     return build_trace(DEMAND, rate=rate, seed=5, requests=requests, warmup_requests=warmup)

@@ -115,6 +115,7 @@ async def test_a_trial_on_a_leaking_cache_fails_at_once_with_the_setting_to_chan
     assert result.never_ran, "no slower rate is asked for"
 
 
+@pytest.mark.alone
 async def test_a_sound_trial_says_cold_and_warm_and_what_was_reused_of_what_could_be() -> None:
     found = await measured(CachingServer())
     facts = found.cache

@@ -15,13 +15,7 @@ import pytest
 from slotune.llama.candidate import Candidate
 from slotune.llama.engine import find_engine
 from slotune.llama.failures import FailureClass
-from slotune.llama.flags import to_args
-from slotune.load.client import run_load
 from slotune.load.demand import SyntheticPrompts
-from slotune.load.records import RequestStatus
-from slotune.load.target import Target
-from slotune.load.trace import build_trace
-from slotune.sandbox.process import LlamaProcess, new_alias
 from slotune.sandbox.process_sandbox import ProcessSandbox
 from slotune.sandbox.protocol import Measured, Progress
 from slotune.search.problem import Problem
@@ -37,25 +31,6 @@ async def measure(space: Problem, model: Path, home: Path, trial: Trial, **more:
     engine = more.pop("engine", "embedded")
     sandbox = ProcessSandbox(space, find_engine(str(engine)), {"only": model}, home, **more)  # type: ignore[arg-type]  # any of its options
     return await sandbox.measure(trial, lambda _: None)
-
-
-async def test_queue_and_reading_add_up_to_ttft_by_the_servers_own_clock(demo_model, tmp_path):
-    """One slot, five long prompts almost at once: what the headers split off is the wait, the rest is ``prompt_ms``."""
-    alias = new_alias()
-    one = candidate(parallel_slots=1, context_per_slot=512, cache_prompt=False)
-    args = to_args(one, model_path=str(demo_model), host="127.0.0.1", port=0, alias=alias, threads=1)
-    demand = problem(demo_model, one, prompts=SyntheticPrompts(200), output_tokens=4).demand
-    trace = build_trace(demand, rate=8.0, seed=1, requests=5)
-    async with LlamaProcess(find_engine("embedded"), args, directory=tmp_path, alias=alias) as process:
-        vocabulary = (await process.server.model()).vocabulary
-        run = await run_load(Target(process.base_url, alias), trace, demand, vocabulary=vocabulary)
-    assert len(run.records) == 5
-    for record in run.records:
-        assert record.status is RequestStatus.OK, record.error
-        queue = record.headers_s - record.sent_s
-        assert queue + record.prompt_ms / 1e3 == pytest.approx(record.ttft_s, rel=0.05)
-    waits = sorted(record.headers_s - record.sent_s for record in run.records)
-    assert waits[-1] > 1.0, "nobody queued, so nothing was split"
 
 
 async def test_a_sentinel_only_probes(tmp_path):

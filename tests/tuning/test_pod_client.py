@@ -149,6 +149,7 @@ async def test_answers_are_recorded_into_the_log_and_compared_by_the_next_pod(tm
         assert (log.result.verdict.outcome, log.result.verdict.code) == (Outcome.INVALID, code)
 
 
+@pytest.mark.alone
 @pytest.mark.engine
 async def test_a_hot_gpu_that_the_pod_sees_is_on_record_and_faults_nobody_since_it_may_be_a_neighbours(
     tmp_path, monkeypatch

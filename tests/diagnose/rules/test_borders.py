@@ -8,7 +8,7 @@ import pytest
 
 from slotune.diagnose.evidence import Evidence, Source
 from slotune.diagnose.finding import Clear, Confidence, Finding, Severity, Undecided
-from slotune.diagnose.rules import batch, health, layers, memory, queue, reuse, threads
+from slotune.diagnose.rules import batch, health, layers, memory, queue, reuse, sampling, threads
 from slotune.diagnose.rules import gpu as gpus
 from slotune.diagnose.symptoms import NodeFacts, Symptoms
 from slotune.llama.log_story import Topic
@@ -179,3 +179,8 @@ def test_a_kill_for_a_probe_is_one_whether_its_end_or_its_restarts_are_known(end
 def test_a_kill_that_did_not_end_it_is_none() -> None:
     killed = pod(events=(event("Killing: Container llama failed liveness probe, will be restarted"),))
     assert isinstance(ask(health.RULES, "SLT111", of(pod=killed)), Clear)
+
+
+def test_samplers_that_arguments_name_are_only_possible_for_a_request_may_say_otherwise() -> None:
+    stated = of(pod=pod("--repeat-penalty", "1.3"))
+    assert confidence_of(sampling.RULES, "SLT070", stated) is Confidence.POSSIBLE

@@ -10,7 +10,7 @@ import pytest
 from slotune.diagnose.catalogue import ALL_RULES
 from slotune.diagnose.checkup import NOT_ASKED, Rule, check_up
 from slotune.diagnose.entry import Item
-from slotune.diagnose.finding import Clear, Finding, Severity
+from slotune.diagnose.finding import Clear, Confidence, Finding, Severity
 from slotune.diagnose.rules import health, memory, serving
 from slotune.diagnose.symptoms import ServerLook, Symptoms
 from slotune.gathering.pod_facts import pod_facts
@@ -171,11 +171,12 @@ def test_a_ready_pod_serves_unless_it_says_nothing_or_listens_to_itself_alone() 
     ready: dict[str, Any] = {"conditions": is_ready}
     assert is_clear(serving.RULES, "SLT116", seen(container_status(), look=server(), **ready))
     silent = refusing("it takes connections and says nothing: no answer in 5 s")
-    found(serving.RULES, "SLT116", seen(container_status(), look=silent, **ready))
+    hangs = found(serving.RULES, "SLT116", seen(container_status(), look=silent, **ready))
+    assert hangs.confidence is Confidence.LIKELY
     refused = refusing("dial tcp 10.0.0.7:8080: connect: connection refused")
     own = ("--host", "localhost")
     alone = seen(container_status(), look=refused, words=own, **ready)
-    found(serving.RULES, "SLT116", alone, Severity.CRITICAL)
+    assert found(serving.RULES, "SLT116", alone, Severity.CRITICAL).confidence is Confidence.CERTAIN
     beside = seen(container_status(), container_status(name="proxy"), look=refused, words=own, **ready)
     assert is_clear(serving.RULES, "SLT116", beside)  # which may pass requests on
 

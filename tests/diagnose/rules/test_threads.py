@@ -79,6 +79,9 @@ def test_a_limit_below_one_core_is_found_as_the_limit_and_not_as_its_threads() -
     assert "0.05 of a core" in said.sentence
     assert "limits.cpu to at least 1" in said.entry.first
     assert said.cost.speed_share == pytest.approx(0.95)
+    assert said.confidence is Confidence.LIKELY
+    unknown = found(RULES, "SLT061", of(pod=pod(cpu_limit=0.05)))
+    assert unknown.confidence is Confidence.POSSIBLE, "a GPU may compute"
     assert is_clear(RULES, "SLT060", symptoms)
     assert is_clear(RULES, "SLT061", of(pod=pod(cpu_limit=1.0)))
     assert is_clear(RULES, "SLT061", of(pod=pod()))
@@ -86,6 +89,7 @@ def test_a_limit_below_one_core_is_found_as_the_limit_and_not_as_its_threads() -
 
 
 def test_a_server_on_a_gpu_hears_of_such_a_limit_without_an_alarm() -> None:
-    found(RULES, "SLT061", of(pod=pod(gpus=1, cpu_limit=0.5)), Severity.INFO)
+    said = found(RULES, "SLT061", of(pod=pod(gpus=1, cpu_limit=0.5)), Severity.INFO)
+    assert said.confidence is Confidence.LIKELY
     on_gpu = with_threads(1, 1, 8, layers=33, layers_offloaded=33, model_buffers={"CUDA0": 5 << 30})
     found(RULES, "SLT061", of(log=on_gpu, pod=pod(cpu_limit=0.5)), Severity.INFO)

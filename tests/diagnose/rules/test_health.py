@@ -101,6 +101,7 @@ def test_slots_tell_a_wedge_where_there_are_no_metrics() -> None:
 
     got = found(RULES, "SLT110", watched(75.0), Severity.CRITICAL)
     assert got.sentence == "every slot that is at work stands at the same token for 75 s"
+    assert got.confidence is Confidence.LIKELY
     assert is_clear(RULES, "SLT110", watched(0.0))
     assert needs(watched(None)).startswith("--watch 60: ")
     assert needs(watched(30.0)).startswith("--watch 60: ")
@@ -117,6 +118,11 @@ def test_a_build_that_answers_while_it_decodes_and_does_not_answer_is_a_wedge() 
 
 def test_a_server_that_answers_nothing_at_all_is_not_called_wedged() -> None:
     assert is_undecided(RULES, "SLT110", of(server=server(silent_s={"/health": 5.0, "/slots": 5.0})))
+
+
+def test_a_server_that_was_ended_for_it_was_wedged_for_certain() -> None:
+    said = found(RULES, "SLT110", of(log=log(**failed(FailureClass.WEDGED))), Severity.CRITICAL)
+    assert said.confidence is Confidence.CERTAIN
 
 
 def test_a_log_alone_cannot_tell_a_server_that_hangs_from_one_that_is_idle() -> None:

@@ -165,6 +165,7 @@ def test_a_later_prompt_in_a_lower_slot_that_is_read_first_is_unfair() -> None:
     )
     said = found(RULES, "SLT052", of(server=server(slots=looks)), Severity.INFO)
     assert "slot 0 has read 2,048 tokens" in said.sentence
+    assert said.confidence is Confidence.POSSIBLE, "one moment says little"
 
 
 @pytest.mark.parametrize(
@@ -314,6 +315,7 @@ def test_a_log_tells_that_a_prompt_in_a_low_slot_was_read_before_an_earlier_one(
     passed = Turns(9, begun=9, behind=2, passed=1, passed_line=LATE, passing_line=BEFORE)
     said = found(RULES, "SLT052", of(log=log(requests=timings(turns=passed))), Severity.INFO)
     assert "1 of 9 prompts had a slot and were not begun" in said.sentence
+    assert said.confidence is Confidence.LIKELY
 
 
 def test_a_log_rules_it_out_only_where_no_prompt_was_begun_before_an_earlier_one() -> None:

@@ -87,7 +87,7 @@ def _by_log(symptoms: Symptoms) -> Finding | Clear | None:
             UNFAIR_SLOTS,
             f"{turns.passed:,} of {counted(turns.begun, 'prompt')} had a slot and were not begun while a prompt that "
             "came later was read in a lower slot",
-            tuple(Evidence(Source.LOG, line.text, line.number) for line in lines),
+            tuple(map(Evidence.of_line, lines)),
             Severity.INFO,  # it is read after all; how long it waits is in the lines
             Confidence.LIKELY,
         )

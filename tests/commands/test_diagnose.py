@@ -18,7 +18,7 @@ import yaml
 
 from bench.mock_server import MockServer, Received, Script
 from bench.mock_server import document as answered
-from slotune.cli import main
+from slotune.cli import main, make_parser
 from slotune.commands import diagnose as command
 from slotune.diagnose.catalogue import ENTRIES
 from slotune.gathering.server import look_at
@@ -522,6 +522,29 @@ def test_a_cluster_without_the_package_for_it_names_the_extra() -> None:
     assert done.returncode == 2
     assert "slotune[operator]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["chat", "deployment/chat", "deploy/chat", "deployment.apps/chat"])
+def test_a_deployment_may_be_named_as_kubectl_prints_it(name: str) -> None:
+    assert make_parser().parse_args(["diagnose", "--deployment", name]).deployment == "chat"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("statefulset/chat", "only a Deployment is looked at"),
+        ("pod/chat-0", "kubectl logs … | slotune diagnose --log -"),
+        ("deployment/", "a name is needed"),
+        ("Chat_1", "a name is needed"),
+    ],
+)
+def test_what_is_no_deployment_is_refused_with_a_way_out(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        make_parser().parse_args(["diagnose", "--deployment", name])
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_cluster_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-__all__ = ["folder", "image", "namespace", "not_empty", "object_name", "port", "positive"]
+__all__ = ["deployment", "folder", "image", "namespace", "not_empty", "object_name", "port", "positive"]
 
 
 def not_empty(text: str) -> str:
@@ -37,6 +37,17 @@ def object_name(text: str) -> str:
     if len(text) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", text):
         raise argparse.ArgumentTypeError(f"is {text!r}: a name is needed, of small letters, digits, dashes and dots")
     return text
+
+
+def deployment(text: str) -> str:
+    """The name of a Deployment, alone or as kubectl prints it."""
+    kind, slash, name = text.rpartition("/")
+    if slash and kind.partition(".")[0].lower() not in {"deploy", "deployment", "deployments"}:
+        raise argparse.ArgumentTypeError(
+            f"is {text!r}: only a Deployment is looked at in one go; elsewhere take its log: "
+            "kubectl logs … | slotune diagnose --log -"
+        )
+    return object_name(name)
 
 
 def positive(text: str) -> int:

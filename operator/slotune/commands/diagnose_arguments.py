@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from slotune.commands.argument_types import namespace, not_empty, object_name
+from slotune.commands.argument_types import deployment, namespace, not_empty, object_name
 
 __all__ = ["add_diagnose"]
 
@@ -83,7 +83,7 @@ def _ways(diagnose: argparse.ArgumentParser) -> None:
     )
     ways.add_argument(
         "--deployment",
-        type=object_name,
+        type=deployment,
         metavar="NAME",
         help="a Deployment of a cluster: its pods, events, nodes, logs",
     )

@@ -206,6 +206,8 @@ def test_the_output_of_another_machine_is_left_out(logged: str, seen: str) -> No
         ("NVIDIA GeForce RTX 3080 Laptop GPU", "NVIDIA GeForce RTX 3080 ..."),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100-SXM4-40GB (MIG)"),
         ("Orin", "Orin (nvgpu)"),
+        ("L4", "NVIDIA L4"),
+        ("Microsoft Direct3D12 (NVIDIA GeForce RTX 4090)", "NVIDIA GeForce RTX 4090"),
         ("NVIDIA T4", "2 x NVIDIA L4 and NVIDIA T4"),
         ("2 CUDA devices", "NVIDIA L4"),
         ("NVIDIA L4", "GPU 00000000:01:00.0"),

@@ -60,9 +60,9 @@ def logged_names(facts: LogFacts) -> tuple[str, ...]:
 
 
 def are_others(names: Collection[str], others: Collection[str]) -> bool:
-    """Whether none of ``names`` can be one of ``others``: none is the other, or the beginning of it."""
+    """Whether none of ``names`` can be one of ``others``: none is the other, or a part of it."""
     here, there = ({_bare(name) for name in some} for some in (names, others))
-    return not any(one.startswith(other) or other.startswith(one) for one in here for other in there)
+    return not any(one in other or other in one for one in here for other in there)
 
 
 def _bare(name: str) -> str:

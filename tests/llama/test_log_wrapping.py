@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotune.llama.log_story import Line, LogStory, Topic
@@ -163,6 +163,7 @@ SHOWN = {"the borders of a window", "grep -n"}
     st.lists(st.sampled_from(sorted(PREFIXES.keys() - SHOWN)), min_size=2, max_size=2),
     st.lists(st.integers(1, 60_000), max_size=6),
 )
+@example("served_three", ["journald, monotonic", "a block of Markdown"], [])
 def test_nor_do_two_of_them_at_once(name: str, prefixes: list[str], cuts: list[int]) -> None:
     wrapped = log(bare(name), *(PREFIXES[prefix] for prefix in prefixes))
     ends = [0, *sorted({cut for cut in cuts if cut < len(wrapped)}), len(wrapped)]

@@ -79,7 +79,7 @@ GROUPS: Final = {
 }
 """What of a piece is wanted; of others nothing is."""
 _PIECE = re.compile(
-    rb"(?P<before>(?:[A-Za-z_@.]+=)?[\[(<\"']? *)(?:"
+    rb"(?P<before>[ \t]*+(?:[A-Za-z_@.]+=)?[\[(<\"']? *)(?:"
     + b"|".join(rb"(?P<%s>%s)" % (kind.encode(), pattern) for kind, pattern in KINDS.items())
     + rb")(?P<after> *[\])>\"']?)(?P<separator>(?:[ \t]*[:|,;>-]+(?=[ \t\"\[])|:)?[ \t]*)"
 )

@@ -408,3 +408,29 @@ def test_lines_that_are_folded_to_the_last_one_leave_none_to_take_prefixes_off()
     reader = LogReader("compose.log")
     reader.feed("\n".join([info, "web  | ", info, info, info, "web  | ", ""]).encode())
     assert not any(story.requests for story in reader.finish())
+
+
+INDENTED = """srv    load_model: loading model 'm.gguf'
+srv    load_model: initializing slots, n_slots = 4
+main: model loaded
+slot launch_slot_: id  3 | task 0 | processing task, is_child = 0
+slot print_timing: id  3 | task 0 |
+prompt eval time =     700.00 ms /  1179 tokens (   20.99 ms per token,    47.64 tokens per second)
+       eval time =     900.00 ms /    29 tokens (   32.03 ms per token,    31.22 tokens per second)
+slot      release: id  3 | task 0 | stop processing: n_tokens = 1207, truncated = 0
+"""
+
+
+@pytest.mark.parametrize("blanks", ["    ", "\t", " "], ids=["four blanks", "a tab", "one blank"])
+@pytest.mark.parametrize(
+    "prefix", ["[ocr]        | ", "llama-cpp  | ", "[pod/chat-7d9f8/server] ", "[2026-05-01 10:00:00] [llama] "]
+)
+def test_what_a_keeper_put_in_front_is_taken_off_where_it_was_pasted_indented(blanks: str, prefix: str) -> None:
+    plain = LogReader("server.log")
+    plain.feed(INDENTED.encode())
+    pasted = LogReader("server.log")
+    pasted.feed("".join(f"{blanks}{prefix}{line}\n" for line in INDENTED.splitlines()).encode())
+    (want,), (got,) = plain.finish(), pasted.finish()
+    assert got.requests == want.requests
+    assert got.requests is not None
+    assert got.facts.slots == want.facts.slots == 4

@@ -40,8 +40,6 @@ from slotune.load.records import RequestRecord, RequestStatus
 from slotune.load.trace import build_trace
 from tests.load.serving import DEMAND, VOCABULARY, answer, asking, generations, load, serve, until
 
-pytestmark = pytest.mark.alone
-
 CLOSE_TO = 0.15
 """Seconds that a busy test machine may add to a time; every trap would subtract from it, or add much more."""
 
@@ -61,6 +59,7 @@ def near(seconds: float | None, want: float) -> bool:
     return seconds is not None and want - 0.002 <= seconds <= want + CLOSE_TO
 
 
+@pytest.mark.alone
 async def test_times_are_what_the_server_did() -> None:
     record = await one(answer(first_s=0.1, gap_s=0.03))
     assert record.status is RequestStatus.OK
@@ -71,6 +70,7 @@ async def test_times_are_what_the_server_did() -> None:
     assert near(record.headers_s - record.sent_s, 0.0)
 
 
+@pytest.mark.alone
 async def test_a_role_chunk_that_comes_early_leaves_ttft_alone() -> None:
     script = [
         (0.0, http_head() + chunk(ROLE)),
@@ -82,6 +82,7 @@ async def test_a_role_chunk_that_comes_early_leaves_ttft_alone() -> None:
     assert near(record.ttft_s, 0.2)
 
 
+@pytest.mark.alone
 async def test_progress_chunks_leave_ttft_alone() -> None:
     progress = event(chat({"role": "assistant", "content": None}, prompt_progress={"total": 2, "processed": 1}))
     script = [
@@ -92,6 +93,7 @@ async def test_progress_chunks_leave_ttft_alone() -> None:
     assert near((await one(script, demand=CHAT)).ttft_s, 0.15)
 
 
+@pytest.mark.alone
 async def test_reasoning_alone_is_an_answer_with_a_ttft() -> None:
     script = [
         (0.0, http_head() + chunk(ROLE)),
@@ -104,6 +106,7 @@ async def test_reasoning_alone_is_an_answer_with_a_ttft() -> None:
     assert record.first_content_s is None
 
 
+@pytest.mark.alone
 async def test_several_tokens_in_a_chunk_do_not_slow_the_answer_down() -> None:
     triple = chunk(event(token("a b c", (1, 2, 3))))
     script = [(0.0, http_head()), (0.05, triple), (0.11, triple), (0.17, triple + chunk(event(last(9))) + END)]
@@ -113,6 +116,7 @@ async def test_several_tokens_in_a_chunk_do_not_slow_the_answer_down() -> None:
     assert near(record.tpot_s, 0.12 / 8)
 
 
+@pytest.mark.alone
 async def test_pings_and_crlf_change_nothing() -> None:
     script = [
         (0.0, http_head() + chunk(b": ping\r\n\r\n")),
@@ -175,6 +179,7 @@ async def test_an_error_page_under_http_200_is_no_answer() -> None:
     assert record.status is RequestStatus.NO_TOKENS
 
 
+@pytest.mark.alone
 async def test_a_stalled_answer_is_unfinished_at_the_time_limit() -> None:
     record = await one([(0.0, http_head()), (0.02, chunk(event(token()))), (0.03, STALL)], timeout_s=0.3)
     assert record.status is RequestStatus.UNFINISHED
@@ -201,6 +206,7 @@ async def test_a_connection_closed_before_an_answer_is_a_stream_error() -> None:
     assert "before an answer" in (record.error or "")
 
 
+@pytest.mark.alone
 async def test_slow_headers_are_the_queue_and_the_rest_is_prefill() -> None:
     record = await one(answer(headers_s=0.15, first_s=0.2))
     assert record.headers_s is not None
@@ -217,6 +223,7 @@ async def test_nothing_that_listens_is_refused_for_every_request() -> None:
     assert result.records[0].error == "no connection: Connection refused"
 
 
+@pytest.mark.alone
 async def test_a_server_that_dies_in_the_run_refuses_the_rest_of_it() -> None:
     async with serve(answer()) as server:
 
@@ -233,6 +240,7 @@ async def test_a_server_that_dies_in_the_run_refuses_the_rest_of_it() -> None:
     assert statuses[-10:] == [RequestStatus.REFUSED] * 10
 
 
+@pytest.mark.alone
 async def test_requests_are_sent_when_the_trace_says() -> None:
     async with serve(answer()) as server:
         result = await load(server, requests=60, rate=60.0, seed=3)
@@ -242,6 +250,7 @@ async def test_requests_are_sent_when_the_trace_says() -> None:
     assert np.median(lags) < 0.01
 
 
+@pytest.mark.alone
 async def test_the_server_sees_a_poisson_process() -> None:
     async with serve(answer(1, first_s=0.0)) as server:
         await load(server, requests=70, rate=50.0, seed=3, demand=asking(1))
@@ -251,6 +260,7 @@ async def test_the_server_sees_a_poisson_process() -> None:
     assert 0.7 < np.std(gaps) / np.mean(gaps) < 1.4
 
 
+@pytest.mark.alone
 async def test_nothing_limits_how_many_requests_are_in_flight() -> None:
     """A cap of 200 in flight sent requests 4.5 s late in another tool; its own TTFT looked right."""
     async with serve([(0.0, http_head()), (1.0, chunk(event(token())) + chunk(event(last(1))) + END)]) as server:
@@ -266,6 +276,7 @@ async def test_nothing_limits_how_many_requests_are_in_flight() -> None:
     assert all(record.status is RequestStatus.OK for record in result.records)
 
 
+@pytest.mark.alone
 async def test_a_client_that_was_held_up_shows_it_in_ttft_and_is_invalid() -> None:
     """Timing from the actual send would hide this (coordinated omission)."""
 
@@ -284,6 +295,7 @@ async def test_a_client_that_was_held_up_shows_it_in_ttft_and_is_invalid() -> No
     assert codes[:2] == ["ClientLate", "LagMadeViolations"]
 
 
+@pytest.mark.alone
 async def test_the_warm_up_obeys_the_trace_and_is_not_measured() -> None:
     async with serve(answer()) as server:
         result = await load(server, requests=5, warmup=20, rate=100.0)
@@ -296,6 +308,7 @@ async def test_the_warm_up_obeys_the_trace_and_is_not_measured() -> None:
     assert np.abs(shifts).max() < CLOSE_TO
 
 
+@pytest.mark.alone
 async def test_load_goes_on_until_the_last_straggler_has_ended() -> None:
     def respond(received: Received) -> Script:
         return answer(first_s=0.5) if received.number == server_started + 4 else answer(first_s=0.01)
@@ -309,6 +322,7 @@ async def test_load_goes_on_until_the_last_straggler_has_ended() -> None:
     assert sent > 15
 
 
+@pytest.mark.alone
 async def test_load_behind_the_window_does_not_pile_up_in_a_queue() -> None:
     """A server with two slots: two requests wait behind the window for them, and no more."""
 
@@ -324,6 +338,7 @@ async def test_load_behind_the_window_does_not_pile_up_in_a_queue() -> None:
     assert 20 < sent < 35
 
 
+@pytest.mark.alone
 async def test_requests_count_by_their_scheduled_time_whenever_they_end() -> None:
     """Five seconds each in a window of ten: all that were scheduled in the window are in, no others."""
     async with serve(answer(first_s=0.3)) as server:
@@ -364,6 +379,7 @@ async def test_an_observer_hears_of_measured_requests_only_and_in_order() -> Non
     assert recorder.heard.index(("sent", 3)) < recorder.heard.index(("finished", 3))
 
 
+@pytest.mark.alone
 async def test_a_request_without_a_token_is_overdue_before_it_ends() -> None:
     recorder = Recorder()
     async with serve(answer(first_s=0.3)) as server:
@@ -372,6 +388,7 @@ async def test_a_request_without_a_token_is_overdue_before_it_ends() -> None:
     assert result.records[0].status is RequestStatus.OK
 
 
+@pytest.mark.alone
 async def test_a_request_in_time_is_never_overdue() -> None:
     recorder = Recorder()
     async with serve(answer(first_s=0.02, gap_s=0.1)) as server:
@@ -379,6 +396,7 @@ async def test_a_request_in_time_is_never_overdue() -> None:
     assert not [1 for what, _ in recorder.heard if what == "overdue"]
 
 
+@pytest.mark.alone
 async def test_a_stop_ends_the_run_at_once_with_decided_requests_only() -> None:
     def respond(received: Received) -> Script:
         return answer(first_s=0.01) if received.number % 2 else [(0.0, STALL)]
@@ -397,6 +415,7 @@ async def test_a_stop_ends_the_run_at_once_with_decided_requests_only() -> None:
     assert not {"LittlesLaw", "CountersDisagree"} & {code for code, _ in result.invalid_reasons}
 
 
+@pytest.mark.alone
 async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "HEARTBEAT_S", 0.5)
 
@@ -415,6 +434,7 @@ async def test_a_late_first_token_is_decided_at_a_stop_and_one_in_time_is_not(mo
     assert all(record.ttft_s is None or record.ttft_s > 0.1 for record in result.records)
 
 
+@pytest.mark.alone
 async def test_the_heartbeat_tells_a_wedge_from_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "HEARTBEAT_S", 0.3)
     beats: list[tuple[int, int]] = []
@@ -443,6 +463,7 @@ async def test_cancelling_leaves_no_request_and_no_task_behind() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("method", ["window_opened", "sent", "overdue", "finished", "heartbeat"])
 async def test_a_bug_in_an_observer_is_raised_and_not_lost(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     def broken(self: LoadObserver, *_: object) -> bool:
@@ -528,6 +549,7 @@ def metered(tokens_told: int, respond: Script, *, busy_looks: int = 0) -> MockSe
     return server
 
 
+@pytest.mark.alone
 async def test_the_servers_counter_agrees_with_what_was_received() -> None:
     async with metered(3, answer()) as server:
         result = await load(server, requests=10, warmup=5)
@@ -537,6 +559,7 @@ async def test_the_servers_counter_agrees_with_what_was_received() -> None:
     assert result.busy_samples
 
 
+@pytest.mark.alone
 async def test_a_server_that_made_more_tokens_than_we_got_has_another_user() -> None:
     async with metered(9, answer()) as server:
         result = await load(server, requests=30, warmup=5, rate=100.0)
@@ -544,6 +567,7 @@ async def test_a_server_that_made_more_tokens_than_we_got_has_another_user() -> 
     assert "somebody else uses the server" in result.invalid_reasons[0][1]
 
 
+@pytest.mark.alone
 async def test_a_run_waits_until_the_server_is_idle() -> None:
     async with metered(3, answer(), busy_looks=3) as server:
         result = await load(server, requests=3)
@@ -553,6 +577,7 @@ async def test_a_run_waits_until_the_server_is_idle() -> None:
     assert result.invalid_reasons == []
 
 
+@pytest.mark.alone
 async def test_a_server_that_is_never_idle_makes_the_run_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "IDLE_BEFORE_S", 0.2)
     monkeypatch.setattr(client, "IDLE_AFTER_S", 0.2)
@@ -570,6 +595,7 @@ async def test_a_server_that_was_restarted_has_no_counter_to_compare() -> None:
     assert result.server_output_tokens is None
 
 
+@pytest.mark.alone
 async def test_a_read_is_stamped_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(data: bytes) -> object:
         time.sleep(0.1)
@@ -582,6 +608,7 @@ async def test_a_read_is_stamped_before_it_is_parsed(monkeypatch: pytest.MonkeyP
     assert (record.finished_s or 0) - (record.last_token_s or 0) > 0.35
 
 
+@pytest.mark.alone
 async def test_the_server_may_finish_its_response_before_the_client_hangs_up() -> None:
     script = [(0.0, http_head()), (0.01, chunk(event(token()))), (0.02, chunk(event(last(1)))), (0.1, END)]
     async with serve(script) as server:
@@ -598,6 +625,7 @@ async def test_a_connection_that_stays_open_behind_the_last_event_is_not_waited_
     assert record.status is RequestStatus.OK
 
 
+@pytest.mark.alone
 async def test_failed_requests_do_not_make_the_counters_disagree() -> None:
     broken = [(0.0, http_head()), (0.01, chunk(event(token()))), (0.02, ABORT)]
     async with metered(2, broken) as server:
@@ -605,6 +633,7 @@ async def test_failed_requests_do_not_make_the_counters_disagree() -> None:
     assert not [code for code, _ in result.invalid_reasons if code == "CountersDisagree"]
 
 
+@pytest.mark.alone
 async def test_the_whole_run_adds_up_to_littles_law() -> None:
     async with serve(answer(first_s=0.2)) as server:
         result = await load(server, requests=40, rate=100.0)
@@ -612,6 +641,7 @@ async def test_the_whole_run_adds_up_to_littles_law() -> None:
     assert result.in_flight_area_s == pytest.approx(stated, rel=0.02)
 
 
+@pytest.mark.alone
 async def test_requests_that_were_given_up_take_no_part_in_littles_law() -> None:
     def respond(received: Received) -> Script:
         return [(0.0, STALL)] if received.number % 2 else answer()
@@ -622,6 +652,7 @@ async def test_requests_that_were_given_up_take_no_part_in_littles_law() -> None
     assert not [code for code, _ in result.invalid_reasons if code == "LittlesLaw"]
 
 
+@pytest.mark.alone
 async def test_tokens_in_the_window_count_whoever_asked_for_them() -> None:
     async with serve(answer(10, first_s=0.01, gap_s=0.02)) as server:
         result = await load(server, demand=asking(10), requests=100, warmup=50, rate=200.0)

@@ -21,8 +21,6 @@ from slotune.load.shards import ShardError, processes_for, run_sharded
 from slotune.load.trace import Trace, build_trace
 from tests.load.serving import DEMAND, VOCABULARY, answer, generations, serve, until
 
-pytestmark = pytest.mark.alone
-
 
 def trace_of(*, rate: float = 60.0, requests: int = 60, warmup: int = 10) -> Trace:
     return build_trace(DEMAND, rate=rate, seed=5, requests=requests, warmup_requests=warmup)
@@ -50,6 +48,7 @@ class Recorder(LoadObserver):
         return False
 
 
+@pytest.mark.alone
 async def test_two_processes_send_exactly_the_trace() -> None:
     trace = trace_of()
     recorder = Recorder()
@@ -77,6 +76,7 @@ async def test_two_processes_send_exactly_the_trace() -> None:
     assert result.output_tokens_known >= 3 * 70
 
 
+@pytest.mark.alone
 async def test_every_process_keeps_up_the_load_until_the_last_straggler_of_all() -> None:
     def respond(received: Received) -> Script:
         return answer(first_s=1.2) if generations(server)[19:20] == [received] else answer(first_s=0.01)

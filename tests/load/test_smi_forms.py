@@ -82,6 +82,12 @@ def test_a_table_that_ends_behind_a_name_says_that_it_is_cut_off() -> None:
     assert not any("cut off" in line for line in parse_nvidia_smi(TABLE.format(processes=NOBODY)).lines)
 
 
+def test_a_table_that_ends_behind_a_name_takes_nothing_of_the_next_one_in_the_file() -> None:
+    cut, (_, name, state, *rest) = OLD[: OLD.index("\n| 53%") + 1], OLD.splitlines(keepends=True)
+    first = OLD.splitlines(keepends=True)[0]
+    assert parse_nvidia_smi(cut + first + state + name + state + "".join(rest)).lines == parse_nvidia_smi(OLD).lines
+
+
 DECIMAL_COMMA = """\
 index, name, temperature.gpu, power.draw [W], clocks.sm [MHz], memory.used [MiB]
 0, NVIDIA L4, 71, 71,42 W, 855 MHz, 19211 MiB

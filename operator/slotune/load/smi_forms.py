@@ -201,6 +201,7 @@ def table_looks(text: str) -> list[list[SmiDevice]]:
         look = looks[-1]
         if re.match(r"^\|\s+NVIDIA-SMI\s", line):
             looks.append([])
+            awaited = False
         elif row := _ROW.match(line):
             look.append(SmiDevice(Reading(row["name"]), key=row["index"], label=row["index"], is_cut=True))
             awaited = True

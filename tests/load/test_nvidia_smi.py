@@ -419,6 +419,20 @@ def test_what_the_kernel_said_of_a_card_is_read_beside_a_report_and_alone() -> N
     assert (event.device, event.number, event.what, event.cure) == ("0000:01:00", 31, None, None)
 
 
+def test_what_the_kernel_said_of_a_card_before_it_recovered_is_over() -> None:
+    said = "NVRM: Xid (PCI:0000:{}:00): {}\n"
+    memory, stopped = said.format("65", "48, DBE (double bit error)"), said.format("66", "46, stopped")
+    asks = said.format("65", "154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
+    recovered = said.format("65", "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+
+    def numbers(text: str) -> list[int]:
+        return [event.number for event in parse_nvidia_smi(full() + text).xids]
+
+    assert numbers(memory + asks + memory) == [154, 48], "the last one is last"
+    assert numbers(memory + stopped + asks + recovered) == [46]
+    assert numbers(memory + asks + recovered + memory) == [48]
+
+
 def test_a_report_that_ends_in_the_middle_says_so() -> None:
     assert "cut off" in parse_nvidia_smi(full().partition("    Temperature")[0]).lines[-1]
     assert "cut off" in parse_nvidia_smi(full().replace(": 1\nGPU", ": 2\nGPU")).lines[-1]

@@ -17,7 +17,10 @@ __all__ = ["XidEvent", "xid_events"]
 _LINE: Final = re.compile(
     r"(NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[0-9.]*\): (\d{1,3})\b[^\n]*)"
 )
+_RECOVERED: Final = re.compile(r" to 0x0 \(None\)")
+"""Of Xid 154: nothing has to be done to the card any more."""
 _LONGEST: Final = 160
+_RECOVERY: Final = 154
 _RESET: Final = "drain it, then reset the GPU (nvidia-smi --gpu-reset) or reboot"
 _CARD: Final = MappingProxyType(
     {
@@ -33,7 +36,7 @@ _CARD: Final = MappingProxyType(
         95: ("its memory has an error that spread to others", f"{_RESET}; replace the card if it comes back"),
         119: ("its firmware does not answer", f"{_RESET}; update the driver if it comes back"),
         120: ("its firmware failed", f"{_RESET}; update the driver if it comes back"),
-        154: ("it asks to be recovered", _RESET),
+        _RECOVERY: ("it asks to be recovered", _RESET),
     }
 )
 """Number to what happened and what helps, of those after which the GPU computes for nobody."""
@@ -60,8 +63,12 @@ class XidEvent:
 
 
 def xid_events(text: str) -> tuple[XidEvent, ...]:
-    """All of them, in their order; the same event of the same device once, as it was said last."""
+    """All of them, in the order in which each was said last, once for each device; none from before it recovered."""
     found: dict[tuple[str, int], XidEvent] = {}
     for line, device, number in _LINE.findall(text):
-        found[device, int(number)] = XidEvent(device, int(number), line.strip()[:_LONGEST])
+        found.pop((device, int(number)), None)
+        if int(number) == _RECOVERY and _RECOVERED.search(line):
+            found = {key: event for key, event in found.items() if event.device != device}
+        else:
+            found[device, int(number)] = XidEvent(device, int(number), line.strip()[:_LONGEST])
     return tuple(found.values())

@@ -140,6 +140,16 @@ def test_what_the_kernel_says_of_a_failed_card_is_found_with_its_cure(text: str,
     assert said.evidence[0].text == text
 
 
+def test_a_card_that_failed_may_be_well_again_or_another_where_a_server_is_seen_on_gpus_that_answer() -> None:
+    xids = parse_nvidia_smi("NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n").xids
+    said = found(RULES, "SLT087", of(device=read(xids=xids, shows_server=True)))
+    assert said.confidence is Confidence.POSSIBLE
+    assert "reset since, or is another GPU" in said.sentence
+    assert found(RULES, "SLT087", of(device=read(xids=xids)), Severity.CRITICAL).confidence is Confidence.CERTAIN
+    lost = read(xids=xids, shows_server=True, broken=(("NVIDIA L4", "ERR!"),))
+    assert found(RULES, "SLT087", of(device=lost), Severity.CRITICAL).confidence is Confidence.CERTAIN
+
+
 def test_a_program_that_the_driver_stopped_is_no_lost_card() -> None:
     device = parse_nvidia_smi("NVRM: Xid (PCI:0000:65:00): 31, pid=7, Ch 00000010, MMU Fault\n")
     assert "mostly a program's fault" in found(RULES, "SLT087", of(device=device), Severity.INFO).sentence

@@ -56,11 +56,14 @@ def _by_kernel(facts: DeviceSnapshot) -> Finding | None:
     if not failed:
         return None
     last = failed[-1]
+    goes_on = facts.shows_server and not facts.broken
+    doubt = "; nvidia-smi shows a server at work, so it was reset since, or is another GPU" if goes_on else ""
     return Finding(
         GPU_LOST,
-        f"the GPU at {last.device} failed: {last.what} (Xid {last.number})",
+        f"the GPU at {last.device} failed: {last.what} (Xid {last.number}){doubt}",
         tuple(Evidence(Source.DEVICE, event.line[:LONGEST]) for event in failed[-MOST_LINES:]),
-        Severity.CRITICAL,
+        Severity.WARNING if goes_on else Severity.CRITICAL,
+        Confidence.POSSIBLE if goes_on else Confidence.CERTAIN,
         first=None if last.cure is None else f"{last.cure[:1].upper()}{last.cure[1:]}.",
     )
 

@@ -177,6 +177,13 @@ def test_short_prompts_alone_bound_what_a_cached_token_saves() -> None:
     assert any("cache, which saved at most 0.4 s" in one for one in cost_sentences(found))
 
 
+def test_one_token_is_not_called_several() -> None:
+    sentences = " ".join(cost_sentences(cost(of(story([Asked(1, 20, 2, 20, cached=1)] * 5)))))
+    assert "1 token a request came from the cache" in sentences
+    assert "1 computed prompt token and 2 answered ones" in sentences
+    assert "shared prefix" not in sentences, "of one token nobody shares a part"
+
+
 def test_a_thousand_shared_tokens_would_save_what_reading_them_takes() -> None:
     found = cost(of(story([Asked(4000, 400, 20, 200)] * 5)))
     assert "cache would save about 0.1 s a request" in cost_sentences(found)[-1]

@@ -13,7 +13,8 @@ _WORDS = {Precision.EXACT: "", Precision.ABOUT: "about ", Precision.AT_MOST: "at
 def cost_sentences(cost: RequestCost) -> tuple[str, ...]:
     """Without full stops; the whole first, then what of it could be saved."""
     whose = "the device" if cost.gpus == 1 else f"the {cost.gpus} devices"
-    sizes = f"{cost.prompt_tokens:,.0f} computed prompt tokens and {cost.output_tokens:,.0f} answered ones"
+    read, written = round(cost.prompt_tokens), round(cost.output_tokens)
+    sizes = f"{plural(read, 'computed prompt token')} and {plural(written, 'answered one')}"
     parts = f"{seconds(cost.prefill_s)} to read, {seconds(cost.decode_s)} to write"
     least = "" if cost.at_least_s is None else f", at least {seconds(cost.at_least_s)}"
     whole = f"{_WORDS[cost.precision]}{seconds(cost.total_s)} of {whose}{least}: {parts}"
@@ -27,21 +28,26 @@ def cost_sentences(cost: RequestCost) -> tuple[str, ...]:
         if cost.again.is_bound:
             again = "again what had been read before; how much these prompts share, nobody says"
         else:
-            again = f"{significant(cost.again.tokens)} tokens again that their slots held"
+            again = f"{_tokens(cost.again.tokens)} again that their slots held"
         lines.append(f"{spent} {again}{because}{_priced(cost, cost.again_s)}")
     if cost.saved_s and cost.cached_tokens is not None:
         lines.append(
-            f"{significant(cost.cached_tokens)} tokens a request came from the cache, which saved "
+            f"{_tokens(cost.cached_tokens)} a request came from the cache, which saved "
             f"{_WORDS[cost.reading]}{seconds(cost.saved_s)}{_priced(cost, cost.saved_s)}"
         )
     shareable = min(1000.0, cost.prompt_tokens)
-    if shareable >= 1:
+    if shareable >= 1 and read > 1:
         saves = cost.per_thousand_cached_s * shareable / 1000
         lines.append(
             f"if {shareable:,.0f} of the computed prompt tokens were a shared prefix, a cache would save "
             f"{_WORDS[cost.reading]}{seconds(saves)} a request{_priced(cost, saves)}"
         )
     return tuple(lines)
+
+
+def _tokens(amount: float) -> str:
+    shown = significant(amount)
+    return f"{shown} token" if shown == "1" else f"{shown} tokens"
 
 
 def _devices(cost: RequestCost) -> str:

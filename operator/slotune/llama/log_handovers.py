@@ -8,7 +8,7 @@ that takes, setting up samplers and a grammar for example, is taken off the othe
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from slotune.llama.log_pieces import seconds_since_start
 from slotune.llama.log_story import Line, Seen
@@ -21,45 +21,44 @@ _WITHOUT_COPIES: Final = b"0.5"
 """Of what the slot held, as printed, with three decimals: from here on llama-server copies nothing."""
 
 
-class _Pick(NamedTuple):
-    """A slot that was picked."""
-
-    number: int
-    line: bytes
-    is_copied: bool
+_Said = tuple[int, bytes]
+"""Number of a line, and the line."""
 
 
 class HandoverTotals:
     """Of one server since its last start."""
 
     def __init__(self) -> None:
-        self._picked: _Pick | None = None
+        self._picked: _Said | None = None
         """The last one, until its request is at work."""
+        self._is_copied = False
+        """Whether its slot is copied for it."""
         self._count, self._total_s = 0, 0.0
         self._without, self._without_s = 0, 0.0
         """The same of those without copies."""
         self._longest_s = -1.0
-        self._longest: tuple[_Pick, tuple[int, bytes]] | None = None
+        self._longest: tuple[_Said, _Said] | None = None
 
     def pick(self, number: int, line: bytes) -> None:
         """A slot was picked for a request."""
         start = line.find(_KEPT) + len(_KEPT)
         kept = line[start : start + len(_WITHOUT_COPIES)] if start >= len(_KEPT) else b""
-        self._picked = _Pick(number, line, is_copied=not _WITHOUT_COPIES <= kept < b":")
+        self._picked = number, line
+        self._is_copied = not _WITHOUT_COPIES <= kept < b":"
 
     def launch(self, number: int, line: bytes, slot: bytes) -> None:
         """A request is at work in ``slot``, of which that is said which follows on ``id ``: three bytes."""
         picked = self._picked
-        if picked is None or not picked.line.startswith(slot, picked.line.find(b"id ") + 3):
+        if picked is None or not picked[1].startswith(slot, picked[1].find(b"id ") + 3):
             return
-        began_s, seconds = seconds_since_start(picked.line), seconds_since_start(line)
+        began_s, seconds = seconds_since_start(picked[1]), seconds_since_start(line)
         if seconds is None:
             return
         self._picked = None
         if began_s is None or seconds < began_s:
             return  # the pick was another process's
         took_s = seconds - began_s
-        if not picked.is_copied:
+        if not self._is_copied:
             self._without += 1
             self._without_s += took_s
             return
@@ -73,6 +72,6 @@ class HandoverTotals:
         if self._longest is None:
             return None
         picked, (number, line) = self._longest
-        first, last = Line(picked.number, quote(picked.line)), Line(number, quote(line))
+        first, last = Line(picked[0], quote(picked[1])), Line(number, quote(line))
         beside_s = self._count * self._without_s / self._without if self._without else 0.0
         return Seen(self._count, first, last, total_ms=round(1e3 * max(0.0, self._total_s - beside_s), 3))

@@ -149,5 +149,5 @@ def seconds_since_start(line: bytes) -> float | None:
     match = _RELATIVE.match(line)
     if match is None:
         return None
-    minutes, micro = divmod(int(match[1].replace(b".", b"")), 10**8)
-    return 60.0 * minutes + micro / 1e6
+    digits = int(match[1].replace(b".", b""))
+    return (digits if digits < 10**8 else digits % 10**8 + digits // 10**8 * 60_000_000) / 1e6

@@ -6,8 +6,10 @@ or wrong, in the same words.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,11 @@ _PARTS = {"LlamaDeployment": "spec", "LlamaWorkload": "workload", "GPUClass": "h
 """What an object of a kind is to a search; of a ConfigMap or Secret it depends on who names it."""
 _TRAFFIC = ("prompts.", "load.")
 """Where a workload names one."""
+
+_OF_ANY_WRITE = frozenset({"managedFields", "resourceVersion"})
+"""Metadata that every write changes, and nothing here rests on."""
+REMEMBERED = 256
+"""Parsed objects that are kept."""
 
 NOWHERE = Path("/nonexistent")
 """Where relative paths of prompt files start: nowhere, since no file of the operator's is a user's."""
@@ -107,16 +114,29 @@ def parse(raw: Object) -> tuple[LlamaDeployment | None, LlamaDeploymentStatus, t
     A status that cannot be read (a newer slotune wrote it) is none: it is written anew from what is in the cluster, but
     for how to give production its GPU back, which is nowhere else.
     """
-    bare = {name: value for name, value in raw.items() if name != "status"}
-    inventory = take_stock([_document(bare)])
+    metadata = {name: value for name, value in raw["metadata"].items() if name not in _OF_ANY_WRITE}
+    bare = {name: value for name, value in raw.items() if name != "status"} | {"metadata": metadata}
+    deployment, problems = _parsed(json.dumps(bare))
+    return deployment, _status_of(json.dumps(raw.get("status") or {})), problems
+
+
+# A look parses twice, and most looks find what the one before found. The models are frozen.
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(written: str) -> tuple[LlamaDeployment | None, tuple[str, ...]]:
+    inventory = take_stock([_document(json.loads(written))])
     entry = inventory.of("LlamaDeployment")[:1]
     model = entry[0].model if entry else None
-    try:
-        status = LlamaDeploymentStatus.from_manifest(raw.get("status") or {})
-    except ValidationError:
-        status = _way_back(raw["status"])
     problems = tuple(sentence_of(problem) for problem in inventory.problems)
-    return (model if isinstance(model, LlamaDeployment) else None), status, problems
+    return (model if isinstance(model, LlamaDeployment) else None), problems
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _status_of(written: str) -> LlamaDeploymentStatus:
+    status = json.loads(written)
+    try:
+        return LlamaDeploymentStatus.from_manifest(status)
+    except ValidationError:
+        return _way_back(status)
 
 
 def _way_back(status: Object) -> LlamaDeploymentStatus:

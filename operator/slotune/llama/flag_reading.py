@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from slotune.llama.flag_cures import (
@@ -40,6 +41,8 @@ __all__ = ["FALSE", "TRUE", "FlagProblem", "Reading", "Setting", "read"]
 
 ACCUMULATING = "--spec-type"
 """The one flag of which every mention counts."""
+REMEMBERED = 128
+"""Readings that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,16 @@ def read(args: Sequence[str], env: Mapping[str, str], build: int | None = None) 
     ``build`` is that of the server's image: it decides which flags exist. Of an unknown one (None) every form is taken
     that any build has, and a note says what others would do.
     """
+    return _read(tuple(args), frozenset(env.items()), build)
+
+
+# An operator asks the same of the same server a dozen times at each look.
+@lru_cache(maxsize=REMEMBERED)
+def _read(args: tuple[str, ...], pairs: frozenset[tuple[str, str]], build: int | None) -> Reading:
+    env = dict(pairs)
     problems: list[FlagProblem] = []
     notes: list[str] = []
-    stated = [*_arguments(list(args), build, problems, notes)]
+    stated = [*_arguments(args, build, problems, notes)]
     by_argument = {setting.flag.name for setting in stated}
     variables = [
         setting

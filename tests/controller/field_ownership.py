@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -46,7 +47,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         for one in value:
             yield from leaves(one, (*path, (key, one[key])))
     elif path:
-        yield path, copied(value)
+        yield path, copied(value) if isinstance(value, (dict, list)) else value
 
 
 def owned_paths(manifest: Mapping[str, Any]) -> set[Path]:
@@ -141,14 +142,16 @@ def managed_fields(owners: Mapping[str, set[Path]], time: str) -> list[Object]:
             "operation": "Update" if manager in UPDATERS else "Apply",
             "time": time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": _fields(paths),
+            "fieldsV1": _fields(frozenset(paths)),
         }
         for manager, paths in sorted(owners.items())
         if paths
     ]
 
 
-def _fields(paths: set[Path]) -> Object:
+@lru_cache(maxsize=256)
+def _fields(paths: frozenset[Path]) -> Object:
+    """Whoever stores it makes a copy; who owns what changes seldom."""
     tree: Object = {}
     for path in sorted(paths, key=str):
         here = tree

@@ -105,3 +105,13 @@ def test_what_is_said_after_the_start_completes_its_facts() -> None:
 def test_the_time_it_spans_is_that_of_the_last_start() -> None:
     assert only(content("unified_pool") * 2).seconds == pytest.approx(0.701537 - 0.000454)
     assert only(content("cuda_old_build")).seconds is None
+
+
+def test_a_log_that_ends_within_a_list_of_buffers_does_not_say_that_all_of_them_are_on_the_host() -> None:
+    whole = content("cuda_old_build")
+    ends = whole.index(b"load_tensors:        CUDA0 model buffer")
+    assert only(whole[:ends]).facts.model_buffers == {}, "what lies on a GPU is said behind it"
+    assert only(whole[: whole.index(b"\n", ends) + 1]).facts.on_gpu
+    assert not only(whole[:ends] + whole[ends:].partition(b"\n")[2]).facts.on_gpu, "the list is over"
+    alone = b"load_tensors: loading model tensors\nload_tensors:   CPU_Mapped model buffer size =   281.81 MiB\n"
+    assert only(alone).facts.model_bytes, "there is no device that it could lie on"

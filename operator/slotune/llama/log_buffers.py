@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["buffers", "compute_buffers", "is_on_host"]
+__all__ = ["buffers", "closed_lists", "compute_buffers", "is_on_host"]
 
 _MIB: Final = 1024 * 1024
 _CONTEXT = re.compile(r"constructing llama_context|llama_new_context_with_model: n_ctx |\bCLIP using \S+ backend")
@@ -15,10 +15,24 @@ _CONTEXT = re.compile(r"constructing llama_context|llama_new_context_with_model:
 
 _HOST: Final = re.compile(r"^(CPU|BLAS|AMX|.*_Host$)")
 
+_LISTED = re.compile(rb"(\S+) +(?:(?:model|KV|RS|compute|output) )?buffer size = ")
+"""One of a list; nothing says how many devices it has."""
+
 
 def is_on_host(device: str) -> bool:
     """Whether a buffer lies in host memory: plain, mapped, repacked for SIMD, or pinned such as ``CUDA_Host``."""
     return _HOST.match(device) is not None
+
+
+def closed_lists(lines: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """``lines``, which a log ends with, without a last list of buffers that are in host memory so far: what is on a
+    device may come behind them."""
+    end = len(lines)
+    while end and (listed := _LISTED.search(lines[end - 1][1])) is not None:
+        if not is_on_host(listed[1].decode(errors="replace")):
+            return lines
+        end -= 1
+    return lines[:end]
 
 
 def buffers(kind: str, text: str) -> Mapping[str, int]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from slotune.llama.build_number import build_of_text
 from slotune.llama.failures import Failure
+from slotune.llama.log_buffers import closed_lists
 from slotune.llama.log_ending import ending_of
 from slotune.llama.log_facts import fact_lines
 from slotune.llama.log_lines import LogFacts, parse_log
@@ -204,6 +205,8 @@ class ServerLog:
 
     def _facts(self) -> tuple[LogFacts, str, Mapping[str, Line]]:
         lines = self._since.start.lines()
+        if not self._since.came_up and "devices" in fact_lines(lines):
+            lines = closed_lists(lines)
         known = {number for number, _ in lines}
         seen = (self._since.seen[topic].first for topic in _LATE if topic in self._since.seen)
         late = [line for line in seen if line.number not in known]

@@ -54,6 +54,12 @@ def kept(name: str) -> LogStory:
 # SLT001
 
 
+def test_a_log_that_begins_within_the_list_of_weights_says_by_the_kv_cache_that_a_gpu_is_used() -> None:
+    whole = (LOGS / "cuda_kernel_fallback.log").read_text(encoding="utf-8")
+    rest = whole[whole.index("load_tensors:   CPU_Mapped model buffer") :]
+    assert not isinstance(ask(RULES, "SLT001", of(log=read(rest))), Finding)
+
+
 def test_weights_on_the_gpu_are_where_they_should_be() -> None:
     assert is_clear(RULES, "SLT001", of(log=log(facts=ALL), pod=pod(gpus=1)))
 

@@ -35,6 +35,7 @@ from slotune.diagnose.rules.placement import (
 )
 from slotune.diagnose.rules.settings import has_defaults
 from slotune.diagnose.symptoms import Symptoms
+from slotune.llama.log_buffers import is_on_host
 from slotune.llama.log_story import LogStory, Topic
 from slotune.load.nvidia_smi import DeviceSnapshot
 
@@ -125,6 +126,8 @@ def _by_buffers(symptoms: Symptoms) -> Finding | None:
     log = symptoms.log
     if log is None or not log.facts.model_buffers:
         return None
+    if any(not is_on_host(device) for device in log.facts.kv_buffers):
+        return None  # keys and values lie where their layer does: what is on the GPU was said before the log begins
     given, found = gpu_given(symptoms), gpu_found(symptoms)
     asked = given or layers_asked(symptoms)
     evidence = [fact(log, "model_buffers", buffers(log))]

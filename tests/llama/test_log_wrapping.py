@@ -434,3 +434,20 @@ def test_what_a_keeper_put_in_front_is_taken_off_where_it_was_pasted_indented(bl
     assert got.requests == want.requests
     assert got.requests is not None
     assert got.facts.slots == want.facts.slots == 4
+
+
+@pytest.mark.parametrize("block", [1 << 20, 8000], ids=["in one piece", "in many"])
+@pytest.mark.parametrize("names", [*itertools.permutations(["nothing", "bracketed", "a level"], 2)], ids=" then ".join)
+def test_a_prefix_that_changes_late_in_a_log_is_learned_anew(names: tuple[str, str], block: int) -> None:
+    """As where two files were put one behind the other, or the service that keeps the log was replaced."""
+    forms: dict[str, Wrap] = {
+        "nothing": lambda _, line: line,
+        "bracketed": lambda n, line: f"[2026-11-30 {clock(n)}] [{level(n)}] {line}",
+        "a level": lambda n, line: f"2026-11-30T{clock(n)}Z {level(n)} {line}",
+    }
+    lines, (first, then) = bare("served_five"), (forms[name] for name in names)
+    changed = [(first if number < 320 else then)(number, line) for number, line in enumerate(lines)]
+    (story,) = read(log(changed), block=block)
+    (whole,) = read(log(lines))
+    assert (totals(story), counts(story)) == (totals(whole), counts(whole))
+    assert story.facts == whole.facts

@@ -41,6 +41,10 @@ _SURE: Final = 0.8
 _SOME: Final = 0.1
 """Share from which on a prefix is taken off the lines that have it."""
 _NAMES: Final = 1024
+_OTHERS: Final = 4
+"""The last of those looked at that have another prefix, from which on it has changed."""
+_CHANGES: Final = 8
+"""After so many, no further change is looked for: that each piece teaches nothing would take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,9 @@ class Prefixes:
         """How many blanks end a prefix; lines of llama-server's begin with some, too."""
         self._looked = 0
         self._forms: tuple[_Form, ...] = ()
+        self._before: tuple[_Form, ...] = ()
+        """What there was before it changed."""
+        self._changes = 0
         self._last = ""
         self._names: dict[tuple[bytes, ...], str] = {}
 
@@ -105,6 +112,29 @@ class Prefixes:
         if total != before:
             self._decide(total)
 
+    def other_from(self, lines: Iterable[bytes]) -> int | None:
+        """From which of some lines, taken from all over a piece, on all have another prefix; None: from none."""
+        if self._changes >= _CHANGES:
+            return None
+        others: list[int] = []
+        for place, line in enumerate(lines):
+            if not line:
+                continue
+            if line[:2] == b'{"' or any(form.pattern.match(line) for form in self._forms):
+                others = []
+            elif (found := taken_apart(line[:LOOKED_INTO])) is not None:
+                others = [*others, place] if is_marked(found[0]) else []
+        return others[0] if len(others) >= _OTHERS else None
+
+    def look_anew(self, lines: Iterable[bytes]) -> None:
+        """Learn again, from lines whose prefix is another than before. Those of before may come back."""
+        self._before = self._forms
+        self._changes += 1
+        self._votes.clear()
+        self._blanks.clear()
+        self._looked = 0
+        self.look(lines)
+
     def _decide(self, total: int) -> None:
         seen = [(pieces, votes) for pieces, votes in self._votes.most_common(_FORMS + 1) if pieces]
         kept = [
@@ -113,7 +143,10 @@ class Prefixes:
             if votes >= (_SOME if is_marked(pieces) else _SURE) * total and (votes > 1 or is_marked(pieces))
         ]
         named = sum(votes for _, votes in kept) >= _SURE * total
-        self._forms = tuple(_form(pieces, self._blanks[pieces], named=named) for pieces, _ in kept)
+        if self._changes and not any(form.names for form in self._before):
+            named = False  # it is the same server, whose lines had no name before
+        forms = (_form(pieces, self._blanks[pieces], named=named) for pieces, _ in kept)
+        self._forms = (*forms, *self._before[:_FORMS])
 
     def take_off(self, lines: list[bytes], names: list[str], times: list[float | bytes | None]) -> None:
         """Leave of ``lines`` what is behind their prefixes, and put down the times, and names where there are none.

@@ -38,6 +38,8 @@ LAYERS: Final = 4
 _NAMES: Final = 1024
 _UNREAD: Final = 200
 """Times of a piece that may have no date, or none with a year, before no further one is read."""
+_SAMPLES: Final = 20
+"""Lines of a piece that are looked at for a prefix that has changed."""
 
 
 class Stamps(Sequence[float | None]):
@@ -113,7 +115,12 @@ class Wrapping:
         return any(shape.startswith(_WRAPPED) for shape in shapes)
 
     def _look(self, layer: int, lines: Sequence[bytes]) -> None:
-        self._prefixes[layer].look(line[match.end() :] if (match := _POD.match(line)) else line for line in lines)
+        prefixes = self._prefixes[layer]
+        prefixes.look(map(_without_pod, lines))
+        places = range(0, len(lines), max(1, len(lines) // _SAMPLES))
+        other = prefixes.other_from(_without_pod(lines[place]) for place in places)
+        if other is not None:
+            prefixes.look_anew(map(_without_pod, lines[places[other] :]))
 
     def unwrap(self, lines: Sequence[bytes], numbers: Sequence[int]) -> dict[str, Unwrapped]:
         """Lines by pod, as ``pod/container``; those that no pod is named for are under an empty name."""
@@ -183,6 +190,10 @@ class Wrapping:
             if len(self._children) < _NAMES:
                 self._children[of, port] = known
         return known
+
+
+def _without_pod(line: bytes) -> bytes:
+    return line[match.end() :] if (match := _POD.match(line)) else line
 
 
 def _in_seconds(written: Iterator[float | bytes | None]) -> Iterator[float | None]:

@@ -72,3 +72,13 @@ def test_what_a_slot_without_copies_takes_is_no_copying() -> None:
     assert seen is not None
     assert seen.count == 1
     assert seen.total_ms == pytest.approx(38_444.136 - 1000)
+
+
+def test_of_very_many_the_times_of_some_tell_what_all_took() -> None:
+    moments = (f"{n // 600}.{n // 10 % 60:02d}.{n % 10}" for n in range(100_000))
+    ends = "slot      release: id  0 | task 243 | stop processing: n_tokens = 10, truncated = 0\n"
+    both = [handed(OLDEST, at=f"{of}00.000", until=f"{of}20.{n % 100:03d}") for n, of in enumerate(moments)]
+    seen = handover(ends.join(both))
+    assert seen is not None
+    assert seen.count == 100_000
+    assert seen.total_ms == pytest.approx(100_000 * 20.0495, rel=1e-3)

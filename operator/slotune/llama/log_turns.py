@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from slotune.llama.log_pieces import seconds_since_start
@@ -35,8 +36,8 @@ are posted, and two slots that begin in one step are told of in the order of slo
 _IN_A_ROW: Final = 64
 """Launches below the highest number: numbers that go on so were begun anew, by a process whose start was lost."""
 
-_Launch = tuple[int, bytes]
-"""Number of the line, and the line."""
+_Launch = tuple[int, int, bytes]
+"""The task, the number of the line that says it, and the line."""
 
 
 class _Overtaken(NamedTuple):
@@ -49,7 +50,7 @@ class _Overtaken(NamedTuple):
     @property
     def waited_s(self) -> float | None:
         """Seconds between the two; None where lines have no time, less than 0 where another process wrote one."""
-        since, until = seconds_since_start(self.before[1]), seconds_since_start(self.late[1])
+        since, until = seconds_since_start(self.before[2]), seconds_since_start(self.late[2])
         return None if since is None or until is None else until - since
 
 
@@ -68,13 +69,11 @@ class TurnTotals:
 
     def _forget(self) -> None:
         """What was said before is another process's."""
-        self._tasks: dict[bytes, list[int]] = {}
-        """Slot to the tasks that it was given, in the order of their numbers."""
         self._launches: dict[bytes, list[_Launch]] = {}
-        """The lines that say so, in the same order."""
+        """Slot to what it was given, in the order of the tasks."""
         self._unsure: list[_Overtaken] = []
         """Of those since the highest number: sure when numbers go on from there."""
-        self._pending: dict[bytes, tuple[int, _Launch]] = {}
+        self._pending: dict[bytes, _Launch] = {}
         """Slot to the request that has it and whose prompt was not begun."""
         self._pieces: dict[bytes, int] = {}
         """Slot to the pieces of later prompts in lower slots that were read before."""
@@ -82,8 +81,10 @@ class TurnTotals:
 
     def launch(self, number: int, line: bytes, slot: bytes) -> None:
         """A slot was given to a request."""
-        task, launch = _task(line), (number, line)
-        if task < 0 or (slot not in self._tasks and len(self._tasks) >= _SLOTS):
+        task = _task(line)
+        launch = task, number, line
+        launches = self._launches.get(slot)
+        if task < 0 or (launches is None and len(self._launches) >= _SLOTS):
             return
         if _CHILD in line:
             self._behind_children = True
@@ -96,30 +97,26 @@ class TurnTotals:
                 self._settle()
         else:
             self._below += 1
-            if self._below > _IN_A_ROW or task in self._tasks.get(slot, ()):
+            if self._below > _IN_A_ROW or (launches is not None and any(one[0] == task for one in launches)):
                 self._forget()
-                self._highest = task
-        self._pending[slot] = task, launch
-        tasks = self._tasks.get(slot)
-        if tasks is None:
-            self._tasks[slot], self._launches[slot] = [task], [launch]
-        elif task > tasks[-1]:
-            tasks.append(task)
-            self._launches[slot].append(launch)
-            if len(tasks) > _KEPT:
-                del tasks[: _KEPT // 2], self._launches[slot][: _KEPT // 2]
+                self._highest, launches = task, None
+        self._pending[slot] = launch
+        if launches is None:
+            self._launches[slot] = [launch]
+        elif task > launches[-1][0]:
+            launches.append(launch)
+            if len(launches) > _KEPT:
+                del launches[: _KEPT // 2]
         else:
-            self._fall_back(slot, task, launch, is_parent=is_parent)
+            self._fall_back(launches, launch, is_parent=is_parent)
 
-    def _fall_back(self, slot: bytes, task: int, launch: _Launch, *, is_parent: bool) -> None:
+    def _fall_back(self, launches: list[_Launch], launch: _Launch, *, is_parent: bool) -> None:
         """A request came before another that had this slot already."""
-        tasks = self._tasks[slot]
-        place = bisect_right(tasks, task)
-        if len(tasks) - place >= _TWICE and not is_parent:
-            by = sum(len(of_slot) - bisect_right(of_slot, task) for of_slot in self._tasks.values())
-            self._unsure.append(_Overtaken(by, self._launches[slot][place], launch))
-        tasks.insert(place, task)
-        self._launches[slot].insert(place, launch)
+        place = _place(launches, launch[0])
+        if len(launches) - place >= _TWICE and not is_parent:
+            by = sum(len(of_slot) - _place(of_slot, launch[0]) for of_slot in self._launches.values())
+            self._unsure.append(_Overtaken(by, launches[place], launch))
+        launches.insert(place, launch)
 
     def _settle(self) -> None:
         """A higher number than any before: those that were overtaken until now are of the same process."""
@@ -145,18 +142,18 @@ class TurnTotals:
             pieces = self._pieces[other] = self._pieces.get(other, 0) + 1
             if pieces == _TWICE:
                 self._passed += 1
-                self._passed_line, self._passing_line = _quoted(launch), _quoted((number, line))
+                self._passed_line, self._passing_line = _quoted(launch), Line(number, quote(line))
 
     def end(self, slot: bytes) -> None:
         """A request ended, begun or not."""
-        if self._pending.pop(slot, None) is not None:
+        if self._pending.pop(slot, None) is not None and self._pieces:
             self._pieces.pop(slot, None)
 
     def _earlier_above(self, slot: bytes, task: int) -> Iterator[tuple[bytes, _Launch]]:
         """What came before ``task`` and was not begun in a higher slot than its own."""
         number = _number(slot)
-        for other, (earlier, launch) in self._pending.items():
-            if earlier < task and _number(other) > number:
+        for other, launch in self._pending.items():
+            if launch[0] < task and _number(other) > number:
                 yield other, launch
 
     def story(self) -> Turns | None:
@@ -181,7 +178,12 @@ class TurnTotals:
 
 
 def _quoted(launch: _Launch) -> Line:
-    return Line(launch[0], quote(launch[1]))
+    return Line(launch[1], quote(launch[2]))
+
+
+def _place(launches: Sequence[_Launch], task: int) -> int:
+    """Of the first that came after ``task``."""
+    return bisect_right(launches, task, key=itemgetter(0))
 
 
 def _task(line: bytes) -> int:

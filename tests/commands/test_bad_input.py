@@ -134,7 +134,9 @@ def test_an_engine_that_is_not_there_is_named_with_the_cure(tmp_path, capsys):
     assert "/no/llama-server" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://[::1", "http://127.0.0.1:99999"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://[::1", "http://127.0.0.1:99999"]
+)
 def test_an_address_that_is_none_is_refused(url, tmp_path, capsys):
     assert main(["bench", "-f", str(manifest(tmp_path)), "--url", url]) == 2
     assert "--url" in capsys.readouterr().err

@@ -15,6 +15,8 @@ AS_BUSY: Final = 0.5
 wait for each other at each step, while one that reads requests or writes answers has little to do."""
 SHORTEST_S: Final = 0.2
 """Processors' time is counted in hundredths of a second."""
+MOST: Final = 1.25
+"""Of the processors that there are, beyond which the two looks are not of one machine, or not of one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ProcessorUse:
 
 
 def processor_use(host: HostFacts | None) -> ProcessorUse | None:
-    """Who had the processors; None: one look alone, or nothing was shown of them."""
+    """Who had the processors; None: one look alone, nothing was shown of them, or more than there is."""
     if host is None or host.later is None or host.between_s is None or host.between_s < SHORTEST_S:
         return None
     before, after, between_s = host.first.cpu, host.later.cpu, host.between_s
@@ -63,14 +65,18 @@ def processor_use(host: HostFacts | None) -> ProcessorUse | None:
     if busy is None or own is None or not after.cpus:
         return None
     looking_s = max(0.0, after.looking_s - before.looking_s)
+    stolen = _grown(before.stolen_s, after.stolen_s) or 0.0
+    there_s = between_s * after.cpus
+    if max(busy, own) + stolen > MOST * there_s:
+        return None
     threads, ready_s, waited_share = _threads(before, after)
     throttled_s = _grown(before.throttled_s, after.throttled_s)
     return ProcessorUse(
         between_s=between_s,
         cpus=after.cpus,
         own_cores=own / between_s,
-        other_cores=max(0.0, busy - own - looking_s) / between_s,
-        stolen_cores=(_grown(before.stolen_s, after.stolen_s) or 0.0) / between_s,
+        other_cores=min(max(0.0, busy - own - looking_s), there_s) / between_s,
+        stolen_cores=min(stolen, there_s) / between_s,
         working_threads=threads,
         waited_share=waited_share,
         ready_cores=max(own, ready_s) / between_s,
@@ -89,6 +95,7 @@ def _threads(before: CPULook, after: CPULook) -> tuple[int, float, float | None]
         for thread, (ran, waited) in after.threads.items()
         if thread in before.threads
     ]
+    grown = [(ran, waited) for ran, waited in grown if ran >= 0 and waited >= 0]  # else another one of that number
     most = max((ran + waited for ran, waited in grown), default=0.0)
     if most <= 0:
         return 0, 0.0, None

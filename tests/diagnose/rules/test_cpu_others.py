@@ -99,6 +99,20 @@ def test_a_server_that_others_starve_is_at_work_though_it_gets_next_to_nothing()
     assert "in 90 % of the time" in said.sentence
 
 
+def test_looks_that_cannot_be_of_one_machine_or_process_decide_nothing() -> None:
+    assert is_undecided(RULES, "SLT062", looks(cpu_s=57.5, busy_s=1000)), "100 s a second of 4 cores"
+    assert is_undecided(RULES, "SLT062", looks(cpu_s=57.5, busy_s=507.5, stolen_s=100))
+    assert is_undecided(RULES, "SLT062", looks(cpu_s=150))
+    full = found(RULES, "SLT062", looks(cpu_s=50.5, busy_s=521.5, threads=ran(2, 0.25, 4.75)))
+    assert "other programs took 4.0 of 4 cores" in full.sentence, "hundredths add up to no more than there are"
+
+
+def test_a_thread_with_the_number_of_one_that_is_gone_is_not_counted() -> None:
+    threads = ran(2, 3.75, 1.25) | {3: (1.0, 9.0)}
+    said = found(RULES, "SLT062", looks(cpu_s=57.5, busy_s=520, threads=threads))
+    assert "its threads waited for one in 25 % of the time" in said.sentence
+
+
 def test_one_look_or_none_decides_nothing() -> None:
     assert is_undecided(RULES, "SLT062", NOTHING)
     assert is_undecided(RULES, "SLT062", of(host=HostFacts(memory_look(processors()))))

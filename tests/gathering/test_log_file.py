@@ -336,3 +336,17 @@ def test_a_time_and_a_level_in_front_of_each_line_are_taken_off(tmp_path: Path) 
     assert story.requests is not None
     assert alone.requests is not None
     assert story.requests.requests == alone.requests.requests
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "error while loading shared libraries: libcuda.so.1: cannot open shared object file: No such file or directory",
+        "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /app/libggml.so)",
+    ],
+)
+def test_what_the_loader_says_of_a_server_that_never_began_is_a_servers_log(said: str, tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(f"/app/llama-server: {said}\n")
+    (story,) = read_log(path)
+    assert story.failure is not None

@@ -148,6 +148,23 @@ def read(text: str) -> LogStory:
             id="a library that is not there",
         ),
         pytest.param(
+            "/app/llama-server: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by "
+            "/app/libggml.so)\n/app/llama-server: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.32' not "
+            "found (required by /app/llama-server)\n",
+            CRASHED,
+            "version `GLIBC_2.38",
+            "a build for this system",
+            id="a system that is older than the build",
+        ),
+        pytest.param(
+            LOADING
+            + "clip_init: failed to load model '/models/mmproj.gguf': operator(): unable to find tensor v.blk.0.ln1\n",
+            UNREADABLE,
+            "failed to load model '/models/mmproj.gguf'",
+            "/models/mmproj.gguf could not be loaded: operator(): unable to find tensor",
+            id="a projector of another model",
+        ),
+        pytest.param(
             BUILD + "error: failed to download model from Hugging Face\n",
             UNREADABLE,
             "error: failed to download model",

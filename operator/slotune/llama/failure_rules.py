@@ -234,6 +234,13 @@ RULES: Final = (
         "container that was given the GPU): take an image that has it, or let the container ask for the GPU",
     ),
     _rule(
+        r"version `([^'\n]+)' not found \(required by ",
+        FailureClass.CRASHED,
+        "--engine",
+        "llama-server was built for a newer system ({0} is not there): take an image that was built as a whole, or a "
+        "build for this system",
+    ),
+    _rule(
         r"error loading model: ([^\n]+)",
         FailureClass.MODEL_UNREADABLE,
         "variant",
@@ -309,6 +316,12 @@ RULES: Final = (
         FailureClass.CRASHED,
         "--engine",
         "llama-server uses instructions that this processor lacks (SIGILL): take a build for this processor",
+    ),
+    _rule(
+        r"failed to load model '([^'\n]*)': ([^\n]+)",
+        FailureClass.MODEL_UNREADABLE,
+        "variant",
+        "the model {0} could not be loaded: {1}",
     ),
     _rule(
         r"failed to load model,? '([^'\n]*)'",

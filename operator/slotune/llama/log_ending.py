@@ -17,6 +17,7 @@ _FAILURE_WORDS = re.compile(
     rb"fail|error|abort|assert|unable to|out of memory|insufficient memory|bad_alloc|not within the file"
     rb"|quantized V cache|does not divide|couldn't bind|not installed|invalid magic|draft model|exiting due"
     rb"|terminate called|what\(\): |segmentation fault|illegal instruction|device lost|is required|not supported"
+    rb"|not found \(required by "
     rb"|not both|SSL support|not found: |no backends",
     re.IGNORECASE,
 )

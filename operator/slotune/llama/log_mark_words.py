@@ -88,6 +88,7 @@ MARK_WORDS: Final = (
             rb"no usable GPU found|failed to initialize (?:CUDA|ROCm|HIP|MUSA)|using config file: "
             rb"|error: (?:(?:invalid|unknown) argument|invalid parameter for|--model is required|either --embedding)"
             rb"|error while handling|error while loading shared libraries: "
+            rb"|: version `[^'\n]+' not found \(required by "
         ),
     ),
     (Mark.DEVICE, re.compile(rb"ggml_\w+_init: found|ggml_vulkan: Found|load_backend: loaded")),

@@ -29,7 +29,7 @@ _ENGINE = re.compile(
     rb"(?:llama|ggml|llm_load|gguf)_\w+(?:\(\))?: |(?:load_tensors|print_info|sched_reserve|load_backend): "
     rb"|common_(?:init|params|speculative|perf|memory)\w*: |cmn  "
     rb"|error: (?:(?:invalid|unknown) argument: -|--model is required|either --embedding|the supplied chat template)"
-    rb"|(?:\S*/)?llama-server: error while loading|error while handling (?:argument|environment variable) "
+    rb"|(?:\S*/)?llama-server: (?:error while loading|\S+: version `[^'\n]+' not found)|error while handling (?:argument|environment variable) "
     rb"|(?:\S*: ?)?GGML_ASSERT[(:]|GGML_ABORT| *current device: -?\d+, in function ggml_|\S*ggml\S*:\d+: "
     rb"|(?:warning|error): (?:no usable GPU|Insufficient Memory)|using config file: "
     rb"|(?:prompt |      )? *eval time = +[\d.]+ ms / "

@@ -220,6 +220,13 @@ def test_a_gpu_that_ran_full_says_which_buffer() -> None:
     assert got.evidence[0] == Evidence(Source.LOG, "failed to allocate buffer for kv cache", 88)
 
 
+def test_that_memory_ran_out_is_said_once() -> None:
+    sentence = "GPU memory ran out (32768 MiB were refused): lower it"
+    failure = Failure(FailureClass.OUT_OF_MEMORY_RUNTIME, "uBatchSize", sentence)
+    story = log(facts=CUDA, failure=failure, failure_line=Line(88, "cudaMalloc failed: out of memory"))
+    assert found(RULES, "SLT036", of(log=story), Severity.CRITICAL, entry="SLT206").sentence == f"the {sentence}"
+
+
 @pytest.mark.parametrize(
     ("facts", "line"),
     [(CPU, "failed to allocate buffer for kv cache"), ({}, "llama_model_load: mmap failed: Cannot allocate memory")],

@@ -226,7 +226,7 @@ def _gpu_memory_full(symptoms: Symptoms) -> Finding | Clear | Undecided:
         sentence, told = in_flags(failure.sentence), quoted_end(failure, log.failure_line)
         return Finding(
             OF_FAILURES[failure.failure_class],
-            f"memory ran out: {sentence}",
+            f"the {sentence}" if sentence.startswith("GPU memory ran out") else f"memory ran out: {sentence}",
             tuple(dict.fromkeys((told, *heard(log, Topic.OUT_OF_MEMORY)[:1]))),
             # The process that it happened to may have been followed by one that came up.
             Severity.WARNING if log.starts > 1 and log.facts.ready else Severity.CRITICAL,

@@ -32,6 +32,9 @@ _AT_MOST_SLOTS = ("requests_processing", "n_busy_slots_per_decode")
 _LONGEST_VALUE = 20
 _GATHERED = "its metrics have labels, as somebody writes who gathers those of several servers: ask the server itself"
 
+_GONE = frozenset({Cause.NOTHING_LISTENS, Cause.HUNG_UP})
+"""How a server that ends is met: its port is closed, or a connection that it had taken."""
+
 _FLAGS = {"/metrics": "--metrics", "/slots": "--slots"}
 
 
@@ -89,7 +92,8 @@ class Notes:
                 return None
         if said.cause is Cause.SLOW:
             self.silent_s[said.path] = round(said.seconds, 3)
-        self.refused.setdefault(said.path, f"later: {said.words}")
+        words = "it ended meanwhile, or was started anew" if said.cause in _GONE else said.words
+        self.refused.setdefault(said.path, f"later: {words}")
         return None
 
     def later(self, answers: Sequence[Answer | Silence], slots: int | None) -> tuple[tuple[Metrics, float], ...]:

@@ -21,9 +21,7 @@ class SpeedTotals:
     def __init__(self) -> None:
         self._prefill, self._decode = Quantiles(), Quantiles()
         self._prompts_ms, self._prompts_tokens = Quantiles(), Quantiles()
-        self._prefill_new: list[float] = []
-        self._decode_new: list[float] = []
-        self._prompts_new: list[tuple[float, int]] = []
+        self._new: list[tuple[tuple[float, int], tuple[float, int], bool]] = []
         self.long_tokens, self.long_ms = 0, 0.0
         """Of prompts whose speed counts."""
         self.first: tuple[int, float] | None = None
@@ -31,27 +29,22 @@ class SpeedTotals:
 
     def add(self, prompt: tuple[float, int], answer: tuple[float, int], *, with_media: bool) -> None:
         """Count one request, by milliseconds and computed tokens; ``with_media`` its prompt's speed is not of text."""
-        self._prompts_new.append(prompt)
-        ms, tokens = prompt
-        if tokens >= MIN_PROMPT and ms > 0 and not with_media:
-            self._prefill_new.append(1e3 * tokens / ms)
-            if self.first is None:
-                self.first = tokens, ms
-            self.long_tokens += tokens
-            self.long_ms += ms
-        ms, tokens = answer
-        if tokens > 1 and ms > 0:
-            self._decode_new.append(1e3 * (tokens - 1) / ms)  # the clock starts with the first token
+        self._new.append((prompt, answer, with_media))
 
     def settle(self) -> None:
         """Sort in what was counted since: many at once, which is cheaper."""
-        self._prefill.add(self._prefill_new)
-        self._decode.add(self._decode_new)
-        self._prompts_ms.add(ms for ms, _ in self._prompts_new)
-        self._prompts_tokens.add(tokens for _, tokens in self._prompts_new)
-        self._prompts_new.clear()
-        self._prefill_new.clear()
-        self._decode_new.clear()
+        new, self._new = self._new, []
+        self._prompts_ms.add([ms for (ms, _), _, _ in new])
+        self._prompts_tokens.add([tokens for (_, tokens), _, _ in new])
+        long = [prompt for prompt, _, with_media in new if prompt[1] >= MIN_PROMPT and prompt[0] > 0 and not with_media]
+        if long:
+            if self.first is None:
+                self.first = long[0][1], long[0][0]
+            self.long_tokens += sum([tokens for _, tokens in long])
+            self.long_ms += sum([ms for ms, _ in long])
+        self._prefill.add([1e3 * tokens / ms for ms, tokens in long])
+        # The clock of an answer starts with its first token.
+        self._decode.add([1e3 * (tokens - 1) / ms for _, (ms, tokens), _ in new if tokens > 1 and ms > 0])
 
     @property
     def prefill(self) -> Three | None:

@@ -183,7 +183,10 @@ class Prefixes:
             keys = list(zip(*(found.groups[group - 1] for group in form.names), strict=True))
             said = {key: self._name(key) for key in set(keys)}
             self._last = said[keys[-1]]
-            names[:] = [name or of for name, of in zip(names, map(said.__getitem__, keys), strict=True)]
+            if len(said) == 1 and not any(names):
+                names[:] = [self._last] * len(names)
+            else:
+                names[:] = [name or of for name, of in zip(names, map(said.__getitem__, keys), strict=True)]
 
     def _name(self, key: tuple[bytes, ...]) -> str:
         if (known := self._names.get(key)) is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import itemgetter
 from typing import Final, overload
 
@@ -255,5 +256,12 @@ def _by_name(rows: _Rows) -> dict[str, Unwrapped]:
 
 
 def _unwrapped(rows: _Rows) -> Unwrapped:
-    timed = rows.written.count(None) < len(rows.written)
-    return Unwrapped(rows.lines, rows.numbers, Stamps(rows.written) if timed else None, sum(rows.sizes))
+    written = rows.written
+    timed = written.count(None) < len(written) and (_has_moments(written) or _has_moments(reversed(written)))
+    return Unwrapped(rows.lines, rows.numbers, Stamps(written) if timed else None, sum(rows.sizes))
+
+
+def _has_moments(written: Iterable[float | bytes | None]) -> bool:
+    """Whether one of the first of these times tells a moment, rather than that of some day or year."""
+    times = islice((time for time in written if time is not None), _UNREAD)
+    return any(seconds is not None for seconds in _in_seconds(times))

@@ -45,7 +45,7 @@ _PARTS: Final = {f"{part / 1000:.3f}".encode(): max(0.0, part / 1000 - 0.0005) f
 """Part of a prompt as it is printed, rounded, to what it is at least."""
 
 _WORK, _PROMPT, _GENERATION, _STOP_LINE = Hot.WORK, Hot.PROMPT, Hot.GENERATION, Hot.STOP
-_PICK, _OLD, _RUNNING = Hot.PICK, Hot.OLD, Hot.RUNNING
+_PICK, _PICK_OLDEST, _OLD, _RUNNING = Hot.PICK, Hot.PICK_OLDEST, Hot.OLD, Hot.RUNNING
 _BEGIN, _READING = Hot.BEGIN, Hot.READING
 
 
@@ -109,14 +109,14 @@ class RequestTotals:
             elif hot is _PICK:
                 pick = line
                 self.handovers.pick(number, line)
-            elif hot is Hot.PICK_OLDEST:
-                self.handovers.pick(number, line)
             elif hot is _WORK:
                 slot = _slot(line)
                 self._picks[slot], pick = pick, None
                 self._begin(slot)
                 self.turns.launch(number, line, slot)
                 self.handovers.launch(number, line, slot)
+            elif hot is _PICK_OLDEST:
+                self.handovers.pick(number, line)
             elif hot is _OLD:
                 self._take_old(number, line)
             elif hot is _BEGIN:

@@ -40,10 +40,18 @@ UP = "0.01.386.256 I srv          init: model loaded\n"
         ),
         pytest.param(
             1,
+            'error while handling argument "-ngl": stoi\n\nusage:\n-ngl, --gpu-layers N',
+            FailureClass.BAD_FLAG,
+            "-ngl",
+            "refused -ngl: its value is no number that it can take (stoi)",
+            id="a value that is no number is called so",
+        ),
+        pytest.param(
+            1,
             'error while handling environment variable "LLAMA_ARG_PORT": stoi\n',
             FailureClass.BAD_FLAG,
             "LLAMA_ARG_PORT",
-            "environment variable LLAMA_ARG_PORT",
+            "environment variable LLAMA_ARG_PORT: its value is no number",
             id="a Service called llama-arg breaks the environment",
         ),
         pytest.param(

@@ -48,6 +48,9 @@ _REFUSED_FLAG = re.compile(
     r'|error while handling environment variable "(?P<variable>[^"]+)": (?P<value>[^\n]+)'
 )
 
+_NUMBER_READER = re.compile(r"sto(?:i|l|ll|ul|ull|f|d|ld)(?:: .*)?")
+"""Of the standard library of C++."""
+
 _DRAFT_LOAD = re.compile(
     r"loading draft model '([^'\n]*)'(?:(?!model loaded\s*$|initializing, n_slots)[\s\S])*"
     r"(?:failed to load draft model|failed to create draft context|exiting due to model loading error)"
@@ -135,7 +138,7 @@ def _refused(match: re.Match[str]) -> Failure:
         return Failure(
             FailureClass.BAD_FLAG,
             variable,
-            f"llama-server refused the environment variable {variable}: {match['value']}",
+            f"llama-server refused the environment variable {variable}: {_in_words(match['value'])}",
         )
     if unfit := match["unfit"]:
         return Failure(
@@ -143,7 +146,14 @@ def _refused(match: re.Match[str]) -> Failure:
         )
     flag = match["flag"]
     knob = _FLAG_KNOBS.get(flag, flag)
-    return Failure(FailureClass.BAD_FLAG, knob, f"llama-server refused {flag}: {match['why'][:EVIDENCE_LENGTH]}")
+    return Failure(FailureClass.BAD_FLAG, knob, f"llama-server refused {flag}: {_in_words(match['why'])}")
+
+
+def _in_words(why: str) -> str:
+    """What a flag is refused for; where a value is not read as a number only the name of what reads it is printed."""
+    if reader := _NUMBER_READER.fullmatch(why.strip()):
+        return f"its value is no number that it can take ({reader[0]})"
+    return why[:EVIDENCE_LENGTH]
 
 
 def _amount(log_tail: str) -> str:

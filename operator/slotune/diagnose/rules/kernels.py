@@ -53,8 +53,9 @@ KV_TYPE_WITHOUT_KERNEL: Final = Entry(
     item=Item.KERNELS,
     title="The KV cache has types that no GPU kernel was compiled for",
     cause="Default builds for CUDA and ROCm have attention kernels for f16, bf16, q8_0 and q4_0 only, and only with K "
-    "and V of one type. Others are converted to f16 at every step; builds up to b10819 computed attention on the CPU "
-    "without a word (ggml-org/llama.cpp#28455: 1511 against 197 prompt tokens/s; #27109).",
+    "and V of one type (some also for K q8_0 with V q4_0). Others are converted to f16 at every step; builds up to "
+    "b10819 computed attention on the CPU without a word (ggml-org/llama.cpp#28455: 1511 against 197 prompt tokens/s; "
+    "#27109).",
     first="Set -ctk and -ctv to the same type: q8_0, q4_0, or f16.",
     avoid="Do not quantize the cache further to make it faster: a type without a kernel is slower than f16.",
     verify="The warning is gone from the log, and prompts are read as fast as with f16.",

@@ -17,7 +17,8 @@ from slotune.tuning.errors import InvalidInputError
 
 __all__ = ["read_log"]
 
-CHUNK: Final = 1 << 20
+CHUNK: Final = 120_000
+"""Bytes at a time: below the 128 KiB from which glibc gives memory back to the kernel and has each page filled anew."""
 _GZIP: Final = b"\x1f\x8b"
 _GZIP_WRAPPED: Final = zlib.MAX_WBITS | 16
 

@@ -16,6 +16,9 @@ CERTAIN, LIKELY, POSSIBLE = ", certain", ", likely", ", possible"
 Made = Callable[[float], Symptoms]
 """A server of which one number is given."""
 
+Limit = tuple[str, str, Made, tuple[float, str], tuple[float, str]]
+"""What it is, of which finding, the server, and the number and outcome below it and where it is reached."""
+
 
 def outcome(identifier: str, symptoms: Symptoms) -> str:
     """``Clear``, ``Undecided``, or severity and confidence: ``Warning, likely``."""
@@ -23,3 +26,13 @@ def outcome(identifier: str, symptoms: Symptoms) -> str:
     if isinstance(said, Finding):
         return f"{said.severity.value}, {said.confidence.value.lower()}"
     return UNDECIDED if isinstance(said, Undecided) else CLEAR
+
+
+def named(limit: Limit) -> str:
+    return f"{limit[1]} {limit[0]}"
+
+
+def on_both_sides(limit: Limit) -> tuple[str, str]:
+    """The outcomes below it and where it is reached."""
+    _, identifier, made, (below, _), (reached, _) = limit
+    return outcome(identifier, made(below)), outcome(identifier, made(reached))

@@ -19,8 +19,9 @@ from tests.diagnose.rules.limits import (
     POSSIBLE,
     UNDECIDED,
     WARNING,
-    Made,
-    outcome,
+    Limit,
+    named,
+    on_both_sides,
 )
 
 ON_GPU: dict[str, Any] = {"model_buffers": {"CUDA0": 10**9}}
@@ -129,7 +130,7 @@ def over(excess: float) -> Symptoms:
     return of(log=story, promise=Promise(1.0, None))
 
 
-LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] = (
+LIMITS: tuple[Limit, ...] = (
     ("one slot at work for half of the time", "SLT095", one_by_one, (0.49, CLEAR), (0.5, INFO + POSSIBLE)),
     ("requests beside each other", "SLT095", one_by_one_beside, (1.19, INFO + POSSIBLE), (1.2, CLEAR)),
     (
@@ -250,12 +251,7 @@ LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] 
 )
 
 
-@pytest.mark.parametrize(
-    ("identifier", "made", "below", "reached"),
-    [pytest.param(*row[1:], id=f"{row[1]} {row[0]}") for row in LIMITS],
-)
-def test_what_has_reached_a_limit_is_another_case(
-    identifier: str, made: Made, below: tuple[float, str], reached: tuple[float, str]
-) -> None:
-    assert outcome(identifier, made(below[0])) == below[1]
-    assert outcome(identifier, made(reached[0])) == reached[1]
+@pytest.mark.parametrize("limit", LIMITS, ids=named)
+def test_what_has_reached_a_limit_is_another_case(limit: Limit) -> None:
+    *_, (_, below), (_, reached) = limit
+    assert on_both_sides(limit) == (below, reached)

@@ -24,8 +24,9 @@ from tests.diagnose.rules.limits import (
     POSSIBLE,
     UNDECIDED,
     WARNING,
-    Made,
-    outcome,
+    Limit,
+    named,
+    on_both_sides,
 )
 
 MIB = 2**20
@@ -134,7 +135,7 @@ def mapped(
     return of(host=HostFacts(first, later))
 
 
-LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] = (
+LIMITS: tuple[Limit, ...] = (
     ("a kill within the day", "SLT034", killed, (86_000, CRITICAL + CERTAIN), (86_400, WARNING + CERTAIN)),
     ("a kill within the week", "SLT034", killed, (604_000, WARNING + CERTAIN), (604_800, INFO + CERTAIN)),
     (
@@ -259,12 +260,7 @@ LIMITS: tuple[tuple[str, str, Made, tuple[float, str], tuple[float, str]], ...] 
 )
 
 
-@pytest.mark.parametrize(
-    ("identifier", "made", "below", "reached"),
-    [pytest.param(*row[1:], id=f"{row[1]} {row[0]}") for row in LIMITS],
-)
-def test_what_has_reached_a_limit_is_another_case(
-    identifier: str, made: Made, below: tuple[float, str], reached: tuple[float, str]
-) -> None:
-    assert outcome(identifier, made(below[0])) == below[1]
-    assert outcome(identifier, made(reached[0])) == reached[1]
+@pytest.mark.parametrize("limit", LIMITS, ids=named)
+def test_what_has_reached_a_limit_is_another_case(limit: Limit) -> None:
+    *_, (_, below), (_, reached) = limit
+    assert on_both_sides(limit) == (below, reached)

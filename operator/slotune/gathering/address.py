@@ -20,7 +20,7 @@ _PAGES = re.compile(
 _SOCKET = re.compile(r"(http\+)?unix:|[^:]*\.sock$")
 _FILE = re.compile(r"[.~]{0,2}/|[^:/]+\.(log|txt|jsonl?|gz)$")
 """What is given for an address by mistake."""
-_MISSPELT = re.compile(r"(?:(https?)[:/]+)?(.*)", re.DOTALL)
+_MISSPELT = re.compile(r"(https?)[:/]+")
 _BARE_IPV6 = re.compile(r"[0-9a-fA-F.]*:[0-9a-fA-F.]*:[0-9a-fA-F:.]*(%\w+)?")
 _LARGEST_PORT = 65535
 
@@ -93,7 +93,8 @@ def _without_scheme(text: str) -> str:
     wrong = f"must begin with http:// or https://, {_EXAMPLE}"
     if _FILE.match(text):
         return f"{wrong}; a server's log is given with --log FILE"
-    scheme, host = _MISSPELT.fullmatch(text).groups("http")  # type: ignore[union-attr]  # anything matches
+    match = _MISSPELT.match(text)
+    scheme, host = ("http", text) if match is None else (match[1], text[match.end() :])
     if _BARE_IPV6.fullmatch(host):
         host = f"[{host}]"
     elif host.lstrip(":").isdecimal():  # a port alone

@@ -32,9 +32,9 @@ def trials_on_disk(tmp_path: Path) -> int:
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s in vain until {what}"
-        time.sleep(0.05)
+    while not (last := condition()):
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s in vain until {what}: at last it was {last!r}"
+        time.sleep(0.05)  # between two looks, bounded by the deadline
 
 
 def servers_below(directory: Path) -> list[int]:
